@@ -1,0 +1,129 @@
+// What happens to an agent's core and what the core wants done. The shell and the simulator translate the
+// world into these events and carry the effects out; neither decides anything.
+
+import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
+import type { ModelInfo } from '../shared/model/report.ts';
+import type { LogLevel } from '../shared/errors.ts';
+import type { AgentMessage, CloseReason, RouterMessage } from '../shared/protocol/messages.ts';
+
+/** An engine of this agent, as configured. */
+export interface AgentEngine {
+  readonly replica: ReplicaId;
+  readonly advertiseUrl: string;
+  readonly ranks: number;
+}
+
+/** One rank's figures from one exposition. `null` is absent. Counters are totals since the engine's start. */
+export interface RankScrape {
+  readonly rank: number;
+  readonly running: number | null;
+  readonly waiting: number | null;
+  /** 0..1 */
+  readonly kvUsageRatio: number | null;
+  readonly kvCapacityTokens: number | null;
+  readonly blockTokens: number | null;
+  readonly asleep: boolean | null;
+  /** Full prompts, cached tokens included. */
+  readonly promptTokensTotal: number | null;
+  /** Prompt tokens really computed. */
+  readonly computedTokensTotal: number | null;
+  readonly cachedTokensTotal: number | null;
+  readonly generationTokensTotal: number | null;
+  readonly preemptionsTotal: number | null;
+  /** Requests that have shown a first token. */
+  readonly firstTokensTotal: number | null;
+  readonly itlSumSeconds: number | null;
+  readonly itlCount: number | null;
+}
+
+export interface EngineScrape {
+  /** Unix seconds of the engine process's start; null where the exposition has none. */
+  readonly startTimeSeconds: number | null;
+  readonly ranks: readonly RankScrape[];
+}
+
+export interface EngineIdentity {
+  readonly kind: string;
+  readonly version: string | null;
+  readonly models: readonly ModelInfo[];
+}
+
+export type ScrapeResult =
+  | { readonly kind: 'ok'; readonly scrape: EngineScrape }
+  /** Nothing listens. */
+  | { readonly kind: 'refused' }
+  /** Something listens and does not answer as an engine does. */
+  | { readonly kind: 'failed'; readonly detail: string };
+
+export type IdentityResult =
+  | { readonly kind: 'ok'; readonly identity: EngineIdentity }
+  | { readonly kind: 'failed'; readonly detail: string };
+
+/** Evidence from outside the engine's port: process list, pid file, unit. `unknown` where there is none. */
+export type ProcessEvidence = 'alive' | 'absent' | 'unknown';
+
+export type GenerationOutcome =
+  | {
+      readonly kind: 'ok';
+      readonly ttftMs: number;
+      readonly promptTokens: number | null;
+      readonly cachedTokens: number | null;
+    }
+  | { readonly kind: 'failed'; readonly cause: 'refused' | 'timeout' | 'status' | 'broken' };
+
+export type AgentEvent =
+  | { readonly kind: 'start' }
+  /** The time that `nextWakeMs` named has come. */
+  | { readonly kind: 'tick' }
+  /** `sentMs` is the core's clock when the scrape was asked for. */
+  | {
+      readonly kind: 'scraped';
+      readonly replica: ReplicaId;
+      readonly sentMs: number;
+      readonly result: ScrapeResult;
+      readonly evidence: ProcessEvidence;
+    }
+  | { readonly kind: 'identified'; readonly replica: ReplicaId; readonly result: IdentityResult }
+  | {
+      readonly kind: 'generated';
+      readonly replica: ReplicaId;
+      readonly id: string;
+      readonly outcome: GenerationOutcome;
+    }
+  | { readonly kind: 'linkUp'; readonly link: LinkId }
+  | { readonly kind: 'linkDown'; readonly link: LinkId }
+  | { readonly kind: 'message'; readonly link: LinkId; readonly message: RouterMessage }
+  /** Leave: say bye for all engines. */
+  | { readonly kind: 'stop' };
+
+/** A generation of the agent's own: never a user's, excluded from every statistic of theirs. */
+export interface GenerateOrder {
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly id: string;
+  readonly purpose: 'probe' | 'calibration';
+  readonly model: string;
+  readonly prompt: string;
+  readonly maxTokens: number;
+  readonly deadlineMs: number;
+}
+
+export type AgentEffect =
+  | { readonly kind: 'scrape'; readonly replica: ReplicaId }
+  | { readonly kind: 'identify'; readonly replica: ReplicaId }
+  | { readonly kind: 'generate'; readonly order: GenerateOrder }
+  | { readonly kind: 'send'; readonly link: LinkId; readonly message: AgentMessage }
+  | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
+  | {
+      readonly kind: 'log';
+      readonly level: LogLevel;
+      readonly code: string;
+      readonly fields: Readonly<Record<string, string | number | boolean | null>>;
+    };
+
+/** Routers that a link's welcome named: the shell dials them too. */
+export interface AgentLinkView {
+  readonly link: LinkId;
+  readonly routerId: RouterId | null;
+  readonly siblings: readonly string[];
+}

@@ -1,0 +1,69 @@
+// A routing decision is a value: what, where, why, and what else was considered. Its `reason` is used as it
+// stands for metric labels, log fields, response headers and explain.
+
+import type { Target } from './ids.ts';
+
+export const DECISION_KINDS = ['send', 'queue', 'shed', 'refuse'] as const;
+export type DecisionKind = (typeof DECISION_KINDS)[number];
+
+export const DECISION_REASONS = [
+  // send
+  'prefix', // the least cost, and it holds more of the prompt than any other
+  'least_cost', // the least cost
+  'tie_draw', // drawn among near ties
+  'only_candidate', // nothing else was eligible
+  'failover', // a second or later attempt
+  // queue
+  'all_full',
+  'order', // others queue before it
+  'no_capacity_yet', // nothing ready, pending capacity in sight
+  // shed
+  'queue_full',
+  'queue_timeout',
+  'wait_limit',
+  'deadline_unreachable',
+  // refuse
+  'unknown_model',
+  'no_replica',
+  'context_length',
+  'attempts_exhausted',
+  'retry_budget',
+  'draining',
+] as const;
+export type DecisionReason = (typeof DECISION_REASONS)[number];
+
+export const FILTER_REASONS = [
+  'model',
+  'phase',
+  'stale',
+  'static_down',
+  'breaker',
+  'paused',
+  'excluded',
+  'context_length',
+  'revision',
+  'role',
+] as const;
+export type FilterReason = (typeof FILTER_REASONS)[number];
+
+export interface Candidate {
+  readonly target: Target;
+  /** Set when the filter removed it; the figures below are then null. */
+  readonly removed: FilterReason | null;
+  readonly costMs: number | null;
+  readonly waitMs: number | null;
+  readonly prefillMs: number | null;
+  readonly predictedTtftMs: number | null;
+  readonly promptTokens: number | null;
+  readonly cachedTokens: number | null;
+  readonly full: boolean;
+  /** Probability with which it is drawn. */
+  readonly drawProbability: number;
+}
+
+export interface Decision {
+  readonly kind: DecisionKind;
+  readonly target: Target | null;
+  readonly reason: DecisionReason;
+  readonly candidates: readonly Candidate[];
+}

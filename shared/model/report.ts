@@ -1,0 +1,96 @@
+// What an agent says about one target. `null` is unknown: neither zero nor full.
+
+import type { CostCurve } from './cost-curve.ts';
+import type { Incarnation, ReplicaId } from './ids.ts';
+import type { Phase } from './phase.ts';
+
+export interface ModelInfo {
+  readonly id: string;
+  /** Tokens. */
+  readonly maxModelLen: number | null;
+  readonly loras: readonly string[];
+}
+
+/** Canonical bytes per token of a model, learned from usage. */
+export interface BytesPerToken {
+  readonly mean: number;
+  readonly p5: number;
+  readonly p95: number;
+}
+
+export interface ProbeResult {
+  readonly ok: boolean;
+  readonly ttftMs: number | null;
+  readonly consecutiveOk: number;
+}
+
+/** Work that routers hold back for a pool, summed over the routers that told this agent. */
+export interface QueuedWork {
+  readonly prefillMs: number;
+  readonly requests: number;
+  /** Lowest number = most urgent; null when nothing is queued. */
+  readonly topPriority: number | null;
+  /** Routers with at least one request queued. */
+  readonly routersQueueing: number;
+}
+
+/** Engine counters, so that an agent that restarts can tell whether the engine it meets is the one it left. */
+export interface EngineCounters {
+  readonly promptTokens: number | null;
+  readonly generationTokens: number | null;
+}
+
+export interface ReplicaReport {
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  /** Null while no engine process has been seen. */
+  readonly incarnation: Incarnation | null;
+  /** Grows by one per report of this target and agent process. */
+  readonly seq: number;
+  readonly phase: Phase;
+  /** How long the phase has lasted. */
+  readonly phaseForMs: number;
+  /** Expected time to `ready`; only `loading` and `warming` with a known start have one. */
+  readonly etaMs: number | null;
+  readonly prefillCost: CostCurve | null;
+  readonly waitingPrefillMs: number | null;
+  readonly waitingPrefillTokens: number | null;
+  /** Tokens of prefill work that no router has told of. */
+  readonly unattributedTokens: number | null;
+  readonly largestPrefillMs: number | null;
+  /** Uncached tokens over busy time; holds when idle. */
+  readonly prefillTps: number | null;
+  readonly slotWaitMs: number | null;
+  readonly workingSetTokens: number | null;
+  readonly itlMs: number | null;
+  /** Requests inside the engine: the ledger's open leases and foreign ones. */
+  readonly running: number | null;
+  /** Batch slots. */
+  readonly runningMax: number | null;
+  readonly kvUsageRatio: number | null;
+  readonly kvCapacityTokens: number | null;
+  /** Tokens per KV block: predicted hits are rounded down to it. */
+  readonly blockTokens: number | null;
+  readonly preemptionsTotal: number | null;
+  readonly preemptionsPerMin: number | null;
+  readonly bytesPerToken: BytesPerToken | null;
+  /** Tokens per non-text part, by kind. */
+  readonly partTokens: Readonly<Record<string, number>>;
+  /** Reported ÷ predicted cached tokens, learned; 1 until learned. */
+  readonly kappa: number;
+  readonly probe: ProbeResult | null;
+  readonly models: readonly ModelInfo[];
+  /** `unknown` satisfies no demand for a revision. */
+  readonly revision: string;
+  readonly engine: { readonly kind: string; readonly version: string | null };
+  /** Live router links of the agent. */
+  readonly routers: number;
+  readonly queued: QueuedWork;
+  /** Ledger events of the receiving router that this report includes; -1 before its `leases` snapshot. */
+  readonly ackedSeq: number;
+  /** Age of the last good scrape; null when there was none. */
+  readonly scrapeAgoMs: number | null;
+  readonly counters: EngineCounters;
+  /** Names of fields that are derived rather than measured. Null fields are unknown. */
+  readonly derived: readonly string[];
+}

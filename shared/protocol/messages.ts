@@ -1,0 +1,241 @@
+// The link between an agent and a router: every message as a type. Encoding and validation are in codec.ts.
+//
+// Clocks do not travel: `…AgoMs` and `…InMs` are made local at receipt. A 64-bit hash is two words of a
+// Uint32Array. Ledger messages carry `seq`, counted per router and target from 0 at each `leases` snapshot,
+// which has seq 0 itself: a report's `ackedSeq` says up to where that router's events are in its figures.
+
+import type {
+  AgentId,
+  Incarnation,
+  LeaseId,
+  PoolId,
+  ReplicaId,
+  RouterId,
+} from '../model/ids.ts';
+import type { CostCurve } from '../model/cost-curve.ts';
+import type { HashWords } from '../model/prompt.ts';
+import type { BytesPerToken, EngineCounters, ReplicaReport } from '../model/report.ts';
+
+export const PROTOCOL_VERSION = 1;
+
+// ── agent → router ─────────────────────────────────────────────────────────────────────────────────────
+
+export interface Hello {
+  readonly kind: 'hello';
+  /** Least and greatest protocol version understood. */
+  readonly protocol: readonly [number, number];
+  readonly features: readonly string[];
+  readonly agentId: AgentId;
+  readonly software: string;
+  readonly pool: PoolId;
+  readonly engines: readonly HelloEngine[];
+  /** Where the agent answers `GET /v1/proof?nonce=…`; null when it has no HTTP listener. */
+  readonly proofPort: number | null;
+  /** Wall time in ms since 1970, only to alarm on clock offsets. */
+  readonly wallMs: number;
+}
+
+export interface HelloEngine {
+  readonly replica: ReplicaId;
+  /** Base URL at which routers reach the engine, no path. */
+  readonly advertiseUrl: string;
+  readonly ranks: number;
+}
+
+export interface ReportMessage {
+  readonly kind: 'report';
+  readonly report: ReplicaReport;
+}
+
+/** Chain elements that a target's KV cache holds, as runs of consecutive chunks. */
+export interface PrefixRun {
+  /** Words of the chunk before the first; both 0 at depth 0. */
+  readonly parentLow: number;
+  readonly parentHigh: number;
+  /** Chunks before the first hash of the run. */
+  readonly depth: number;
+  readonly hashes: HashWords;
+}
+
+/** The end of a prompt whose answer is in the KV cache too. */
+export interface PrefixLeaf {
+  readonly hashLow: number;
+  readonly hashHigh: number;
+  /** Exact tokens of the prompt up to here; null until its usage is known. */
+  readonly promptTokens: number | null;
+  /** Tokens of the answer after it. */
+  readonly answerTokens: number;
+}
+
+export interface PrefixMessage {
+  readonly kind: 'prefix';
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly incarnation: Incarnation;
+  /** 0 for a snapshot, which replaces all; then one more per delta. A gap means: ask by `resync`. */
+  readonly seq: number;
+  readonly runs: readonly PrefixRun[];
+  readonly leaves: readonly PrefixLeaf[];
+  /** Words of evicted chunks and leaves, leaf first. */
+  readonly evicted: HashWords;
+}
+
+export interface Bye {
+  readonly kind: 'bye';
+  readonly replica: ReplicaId;
+  readonly reason: 'drained' | 'removed' | 'shutdown';
+}
+
+export type AgentMessage = Hello | ReportMessage | PrefixMessage | Bye;
+
+// ── router → agent ─────────────────────────────────────────────────────────────────────────────────────
+
+export interface Welcome {
+  readonly kind: 'welcome';
+  readonly protocol: number;
+  readonly features: readonly string[];
+  readonly routerId: RouterId;
+  readonly software: string;
+  /** Link addresses of all routers of the region that this one knows, itself included. */
+  readonly siblings: readonly string[];
+  readonly minReportIntervalMs: number;
+  /** What this router knows of the agent's engines from an earlier agent process. */
+  readonly resume: readonly ResumeState[];
+  readonly wallMs: number;
+}
+
+export interface ResumeState {
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly incarnation: Incarnation;
+  readonly prefillCost: CostCurve | null;
+  readonly prefillTps: number | null;
+  readonly bytesPerToken: BytesPerToken | null;
+  readonly partTokens: Readonly<Record<string, number>>;
+  readonly kappa: number;
+  readonly runningMax: number | null;
+  readonly counters: EngineCounters;
+  readonly runs: readonly PrefixRun[];
+  readonly leaves: readonly PrefixLeaf[];
+}
+
+/** One open attempt, as the ledger needs it. */
+export interface LeaseFacts {
+  readonly lease: LeaseId;
+  readonly incarnation: Incarnation | null;
+  readonly promptTokens: number;
+  readonly uncachedTokens: number;
+  /** Before κ and rounding: what the index alone said, so that κ can be learned. */
+  readonly matchedTokens: number;
+  readonly promptBytes: number;
+  readonly parts: Readonly<Record<string, number>>;
+  readonly streamed: boolean;
+  readonly maxTokens: number | null;
+  /** The prompt's chains, one an element of a list prompt. */
+  readonly chains: readonly ChainFacts[];
+}
+
+export interface ChainFacts {
+  readonly hashes: HashWords;
+  readonly endLow: number;
+  readonly endHigh: number;
+  /** Earlier turns' ends in this prompt, 2 words each: marks them as continued. */
+  readonly turnEnds: HashWords;
+}
+
+export interface Leases {
+  readonly kind: 'leases';
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly seq: number;
+  readonly open: readonly OpenLease[];
+}
+
+export interface OpenLease extends LeaseFacts {
+  readonly sentAgoMs: number;
+  /** Null while no first token has come. */
+  readonly firstTokenAgoMs: number | null;
+}
+
+export interface Sent extends LeaseFacts {
+  readonly kind: 'sent';
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly seq: number;
+  readonly agoMs: number;
+}
+
+export interface FirstToken {
+  readonly kind: 'firstToken';
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly seq: number;
+  readonly lease: LeaseId;
+  readonly agoMs: number;
+}
+
+export const ATTEMPT_OUTCOMES = ['complete', 'failed', 'refused', 'aborted'] as const;
+/** complete; failed on the way; refused by the engine before any work (4xx, 429, 503, no connection); aborted by us or the client. */
+export type AttemptOutcome = (typeof ATTEMPT_OUTCOMES)[number];
+
+export interface Usage {
+  readonly promptTokens: number;
+  /** Null where the engine does not say. */
+  readonly cachedTokens: number | null;
+  readonly completionTokens: number;
+}
+
+export interface Ended {
+  readonly kind: 'ended';
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly seq: number;
+  readonly lease: LeaseId;
+  readonly agoMs: number;
+  readonly outcome: AttemptOutcome;
+  readonly usage: Usage | null;
+}
+
+export interface Queued {
+  readonly kind: 'queued';
+  readonly pool: PoolId;
+  readonly prefillMs: number;
+  readonly requests: number;
+  readonly topPriority: number | null;
+}
+
+/** Another agent has taken over this engine: say no more about it. */
+export interface Fence {
+  readonly kind: 'fence';
+  readonly replica: ReplicaId;
+}
+
+/** The prefix deltas of a target had a gap: send a snapshot. */
+export interface Resync {
+  readonly kind: 'resync';
+  readonly replica: ReplicaId;
+  readonly rank: number;
+}
+
+export type RouterMessage =
+  | Welcome
+  | Leases
+  | Sent
+  | FirstToken
+  | Ended
+  | Queued
+  | Fence
+  | Resync;
+
+/** WebSocket close codes with a name; 4000–4999 is the private range. */
+export const CLOSE_CODES = {
+  protocol_too_old: 4001,
+  unauthorized: 4003,
+  unknown_pool: 4004,
+  address_refused: 4005,
+  fenced: 4006,
+  bad_frame: 4007,
+  flooded: 4008,
+  shutting_down: 4009,
+} as const;
+export type CloseReason = keyof typeof CLOSE_CODES;
