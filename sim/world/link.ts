@@ -7,7 +7,7 @@
 import type { Random } from '../../shared/lib/random.ts';
 import type { LinkId } from '../../shared/model/ids.ts';
 import type { AgentMessage, RouterMessage } from '../../shared/protocol/messages.ts';
-import type { Planned, Timeline } from './timeline.ts';
+import type { Timeline } from './timeline.ts';
 
 export interface LinkTiming {
   readonly delayMs: number;
@@ -80,15 +80,17 @@ export class VirtualLink {
   }
 }
 
+/** Items leave in the order they came; an item that has arrived waits while the direction is held. */
 class Direction<Message> {
   open = true;
   readonly #options: LinkOptions;
   readonly #deliver: (message: Message) => void;
   readonly #closed: () => void;
-  /** On their way, oldest first. */
-  #flying: Planned[] = [];
-  /** Kept back while held. */
-  #kept: (() => void)[] | null = null;
+  /** Sent and not delivered, oldest first. */
+  readonly #items: (() => void)[] = [];
+  /** Of those, how many have arrived. */
+  #arrived = 0;
+  #held = false;
   #lastAtMs = 0;
 
   constructor(options: LinkOptions, deliver: (message: Message) => void, closed: () => void) {
@@ -98,44 +100,45 @@ class Direction<Message> {
   }
 
   send(message: Message): void {
-    if (!this.open) return;
-    this.#plan(() => this.#deliver(message));
+    if (this.open) this.#plan(() => this.#deliver(message));
   }
 
   cut(loses: boolean): void {
     if (!this.open) return;
     this.open = false;
-    this.release();
-    this.#flying = this.#flying.filter((planned) => planned.task !== null);
     if (loses) {
-      const kept = Math.floor(this.#options.random.next() * (this.#flying.length + 1));
-      for (const lost of this.#flying.splice(kept)) this.#options.timeline.cancel(lost);
-      this.#lastAtMs = this.#flying.at(-1)?.atMs ?? 0;
+      const flying = this.#items.length - this.#arrived;
+      const kept = this.#arrived + Math.floor(this.#options.random.next() * (flying + 1));
+      this.#items.length = kept;
     }
+    this.release();
     this.#plan(() => this.#closed());
   }
 
   hold(): void {
-    this.#kept ??= [];
+    this.#held = true;
   }
 
   release(): void {
-    const kept = this.#kept;
-    this.#kept = null;
-    for (const task of kept ?? []) this.#plan(task);
+    this.#held = false;
+    if (this.#arrived > 0) this.#options.timeline.after(0, () => this.#drain());
   }
 
-  #plan(task: () => void): void {
+  #plan(item: () => void): void {
     const { timeline, timing, random } = this.#options;
     const atMs = timeline.nowMs + timing.delayMs + timing.jitterMs * random.next();
     this.#lastAtMs = Math.max(this.#lastAtMs, atMs);
-    const arrive = (): void => {
-      if (this.#kept === null) task();
-      else this.#kept.push(task);
-    };
-    this.#flying.push(timeline.at(this.#lastAtMs, arrive));
-    if (this.#flying.length > 64) {
-      this.#flying = this.#flying.filter((planned) => planned.task !== null);
+    this.#items.push(item);
+    timeline.at(this.#lastAtMs, () => {
+      this.#arrived = Math.min(this.#arrived + 1, this.#items.length);
+      this.#drain();
+    });
+  }
+
+  #drain(): void {
+    while (!this.#held && this.#arrived > 0) {
+      this.#arrived--;
+      this.#items.shift()?.();
     }
   }
 }
