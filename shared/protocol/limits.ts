@@ -1,0 +1,23 @@
+// Bounds of the link's frames. A frame past one of them is malformed; an encoder stays below them by itself.
+
+/** Bytes of one frame: the greatest snapshot is a prefix index, 8 bytes a chunk. */
+export const MAX_FRAME_BYTES = 16 * 1024 * 1024;
+/** Bytes of a frame before the hello is accepted. */
+export const MAX_HELLO_BYTES = 64 * 1024;
+/** Nesting of a message. */
+export const MAX_DEPTH = 12;
+/** Chunks of one chain: 64 MiB of text. A longer chain is cut, and the beginning of a chain is a chain. */
+export const MAX_CHAIN_CHUNKS = 131_072;
+/** Chains of one request: a list prompt has one an element. */
+export const MAX_CHAINS = 4_096;
+export const MAX_OPEN_LEASES = 65_536;
+export const MAX_ENGINES = 256;
+export const MAX_RANKS = 1_024;
+export const MAX_SIBLINGS = 256;
+export const MAX_MODELS = 1_024;
+export const MAX_LORAS = 4_096;
+export const MAX_PART_KINDS = 32;
+export const MAX_RUNS = 262_144;
+export const MAX_LEAVES = 262_144;
+/** Characters of an id, a name or an address. */
+export const MAX_TEXT = 512;

@@ -1,0 +1,277 @@
+// What a decoded frame must look like to become a message: types, finite numbers, closed sets, bounds. Fields that
+// are not named here are dropped. Hash chains are raw bytes on the wire and words inside.
+//
+// Figures that are sums and differences of floating point numbers may fall a hair below 0: they become 0.
+
+import { z } from 'zod';
+import type {
+  AgentId,
+  Incarnation,
+  LeaseId,
+  PoolId,
+  ReplicaId,
+  RouterId,
+} from '../model/ids.ts';
+import { PHASES } from '../model/phase.ts';
+import type { ReplicaReport } from '../model/report.ts';
+import {
+  MAX_CHAIN_CHUNKS,
+  MAX_CHAINS,
+  MAX_ENGINES,
+  MAX_LEAVES,
+  MAX_LORAS,
+  MAX_MODELS,
+  MAX_OPEN_LEASES,
+  MAX_PART_KINDS,
+  MAX_RANKS,
+  MAX_RUNS,
+  MAX_SIBLINGS,
+  MAX_TEXT,
+} from './limits.ts';
+import {
+  ATTEMPT_OUTCOMES,
+  type Bye,
+  type Ended,
+  type Fence,
+  type FirstToken,
+  type Hello,
+  type Leases,
+  type Queued,
+  type ReportMessage,
+  type Resync,
+  type Sent,
+  type Welcome,
+} from './messages.ts';
+import { bytesToWords } from './words.ts';
+
+const ROUNDING = -1e-6;
+
+const text = z.string().max(MAX_TEXT);
+/** The brand is given here, at the edge, and nowhere else. */
+const idOf = <T extends string>(): z.ZodType<T> =>
+  z.string().min(1).max(MAX_TEXT) as unknown as z.ZodType<T>;
+const replica = idOf<ReplicaId>();
+const incarnation = idOf<Incarnation>();
+const lease = idOf<LeaseId>();
+const pool = idOf<PoolId>();
+const rank = z.int().min(0).max(MAX_RANKS - 1);
+const count = z.int().min(0);
+const word = z.int().min(0).max(0xffff_ffff);
+const amount = z
+  .number()
+  .min(ROUNDING)
+  .overwrite((value) => Math.max(0, value));
+
+const words = (maxHashes: number) =>
+  z
+    .instanceof(Uint8Array)
+    .refine((bytes) => bytes.length % 8 === 0 && bytes.length <= maxHashes * 8, 'not a hash list')
+    .transform(bytesToWords);
+
+const parts = z
+  .record(z.string().max(64), amount)
+  .refine((record) => Object.keys(record).length <= MAX_PART_KINDS, 'too many part kinds');
+
+const costCurve = z.object({
+  baseMs: amount,
+  frontMsPerToken: amount,
+  linearMsPerToken: amount,
+  contextMsPerToken2: amount,
+  stepTokens: z.number().min(1),
+});
+
+const bytesPerToken = z.object({
+  mean: z.number().positive(),
+  p5: z.number().positive(),
+  p95: z.number().positive(),
+});
+
+const counters = z.object({
+  promptTokens: amount.nullable(),
+  generationTokens: amount.nullable(),
+});
+
+const run = z.object({
+  parentLow: word,
+  parentHigh: word,
+  depth: count,
+  hashes: words(MAX_CHAIN_CHUNKS),
+});
+
+const leaf = z.object({
+  hashLow: word,
+  hashHigh: word,
+  promptTokens: count.nullable(),
+  answerTokens: count,
+});
+
+const model = z.object({
+  id: text,
+  maxModelLen: amount.nullable(),
+  loras: z.array(text).max(MAX_LORAS),
+});
+
+const queuedWork = z.object({
+  prefillMs: amount,
+  requests: count,
+  topPriority: z.number().nullable(),
+  routersQueueing: count,
+});
+
+const report = z.object({
+  replica,
+  rank,
+  incarnation: incarnation.nullable(),
+  seq: count,
+  phase: z.enum(PHASES),
+  phaseForMs: amount,
+  etaMs: amount.nullable(),
+  prefillCost: costCurve.nullable(),
+  waitingPrefillMs: amount.nullable(),
+  waitingPrefillTokens: amount.nullable(),
+  unattributedTokens: amount.nullable(),
+  largestPrefillMs: amount.nullable(),
+  prefillTps: amount.nullable(),
+  slotWaitMs: amount.nullable(),
+  workingSetTokens: amount.nullable(),
+  itlMs: amount.nullable(),
+  running: amount.nullable(),
+  runningMax: amount.nullable(),
+  kvUsageRatio: amount.nullable(),
+  kvCapacityTokens: amount.nullable(),
+  blockTokens: amount.nullable(),
+  preemptionsTotal: amount.nullable(),
+  preemptionsPerMin: amount.nullable(),
+  bytesPerToken: bytesPerToken.nullable(),
+  partTokens: parts,
+  kappa: amount,
+  probe: z.object({ ok: z.boolean(), ttftMs: amount.nullable(), consecutiveOk: count }).nullable(),
+  models: z.array(model).max(MAX_MODELS),
+  revision: text,
+  engine: z.object({ kind: text, version: text.nullable() }),
+  routers: count,
+  queued: queuedWork,
+  ackedSeq: z.int().min(-1),
+  scrapeAgoMs: amount.nullable(),
+  counters,
+  derived: z.array(text).max(64),
+}) satisfies z.ZodType<ReplicaReport>;
+
+const chain = z.object({
+  hashes: words(MAX_CHAIN_CHUNKS),
+  endLow: word,
+  endHigh: word,
+  turnEnds: words(MAX_CHAIN_CHUNKS),
+});
+
+const leaseFacts = {
+  lease,
+  incarnation: incarnation.nullable(),
+  promptTokens: amount,
+  uncachedTokens: amount,
+  matchedTokens: amount,
+  promptBytes: amount,
+  parts,
+  streamed: z.boolean(),
+  maxTokens: amount.nullable(),
+  chains: z.array(chain).max(MAX_CHAINS),
+};
+
+const ledgerEvent = { replica, rank, seq: count };
+
+const resume = z.object({
+  replica,
+  rank,
+  incarnation,
+  prefillCost: costCurve.nullable(),
+  prefillTps: amount.nullable(),
+  bytesPerToken: bytesPerToken.nullable(),
+  partTokens: parts,
+  kappa: amount,
+  runningMax: amount.nullable(),
+  counters,
+  runs: z.array(run).max(MAX_RUNS),
+  leaves: z.array(leaf).max(MAX_LEAVES),
+});
+
+export const AGENT_SCHEMAS = {
+  hello: z.object({
+    kind: z.literal('hello'),
+    protocol: z.tuple([count, count]),
+    features: z.array(text).max(64),
+    agentId: idOf<AgentId>(),
+    software: text,
+    pool,
+    engines: z
+      .array(
+        z.object({ replica, advertiseUrl: text, ranks: z.int().min(1).max(MAX_RANKS) }),
+      )
+      .max(MAX_ENGINES),
+    proofPort: z.int().min(1).max(65_535).nullable(),
+    wallMs: z.number(),
+  }) satisfies z.ZodType<Hello>,
+  report: z.object({ kind: z.literal('report'), report }) satisfies z.ZodType<ReportMessage>,
+  bye: z.object({
+    kind: z.literal('bye'),
+    replica,
+    reason: z.enum(['drained', 'removed', 'shutdown']),
+  }) satisfies z.ZodType<Bye>,
+} as const;
+
+export const ROUTER_SCHEMAS = {
+  welcome: z.object({
+    kind: z.literal('welcome'),
+    protocol: count,
+    features: z.array(text).max(64),
+    routerId: idOf<RouterId>(),
+    software: text,
+    siblings: z.array(text).max(MAX_SIBLINGS),
+    minReportIntervalMs: amount,
+    resume: z.array(resume).max(MAX_ENGINES * 8),
+    wallMs: z.number(),
+  }) satisfies z.ZodType<Welcome>,
+  leases: z.object({
+    kind: z.literal('leases'),
+    ...ledgerEvent,
+    open: z
+      .array(
+        z.object({ ...leaseFacts, sentAgoMs: amount, firstTokenAgoMs: amount.nullable() }),
+      )
+      .max(MAX_OPEN_LEASES),
+  }) satisfies z.ZodType<Leases>,
+  sent: z.object({
+    kind: z.literal('sent'),
+    ...ledgerEvent,
+    ...leaseFacts,
+    agoMs: amount,
+  }) satisfies z.ZodType<Sent>,
+  firstToken: z.object({
+    kind: z.literal('firstToken'),
+    ...ledgerEvent,
+    lease,
+    agoMs: amount,
+  }) satisfies z.ZodType<FirstToken>,
+  ended: z.object({
+    kind: z.literal('ended'),
+    ...ledgerEvent,
+    lease,
+    agoMs: amount,
+    outcome: z.enum(ATTEMPT_OUTCOMES),
+    usage: z
+      .object({
+        promptTokens: amount,
+        cachedTokens: amount.nullable(),
+        completionTokens: amount,
+      })
+      .nullable(),
+  }) satisfies z.ZodType<Ended>,
+  queued: z.object({
+    kind: z.literal('queued'),
+    pool,
+    prefillMs: amount,
+    requests: count,
+    topPriority: z.number().nullable(),
+  }) satisfies z.ZodType<Queued>,
+  fence: z.object({ kind: z.literal('fence'), replica }) satisfies z.ZodType<Fence>,
+  resync: z.object({ kind: z.literal('resync'), replica, rank }) satisfies z.ZodType<Resync>,
+} as const;
