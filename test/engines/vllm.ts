@@ -1,0 +1,197 @@
+// One real vLLM on one core: started, looked at, and killed in the ways in which engines die.
+
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { startGroup, type ProcessGroup } from './process-group.ts';
+import { waitFor } from './wait.ts';
+
+/** What `serve` below gives each engine: 1,024 blocks of 32 tokens. */
+export const KV_TOKENS = 32_768;
+export const MODEL = 'tiny-llama';
+const MODEL_FOLDER = join(import.meta.dirname, 'model');
+
+export interface EnginePlace {
+  readonly name: string;
+  readonly port: number;
+  readonly core: number;
+  readonly url: string;
+  readonly pidFile: string;
+  readonly logPath: string;
+}
+
+/** A place for an engine on a port that is free now. */
+export async function placeEngine(name: string, core: number, folder: string): Promise<EnginePlace> {
+  const port = await freePort();
+  return {
+    name,
+    port,
+    core,
+    url: `http://127.0.0.1:${port}`,
+    pidFile: join(folder, `${name}.pid`),
+    logPath: join(folder, `${name}.log`),
+  };
+}
+
+export class Engine {
+  readonly place: EnginePlace;
+  readonly #install: string;
+  #group: ProcessGroup | null = null;
+
+  constructor(place: EnginePlace, install: string) {
+    this.place = place;
+    this.#install = install;
+  }
+
+  /** Returns at once: weights load for about a minute before the port opens. */
+  start(): void {
+    const { port, core, logPath, pidFile } = this.place;
+    this.#group = startGroup({
+      command: join(this.#install, 'bin', 'vllm'),
+      args: serveArguments(port),
+      logPath,
+      env: {
+        VLLM_TARGET_DEVICE: 'cpu',
+        VLLM_CPU_KVCACHE_SPACE: '1',
+        VLLM_CPU_OMP_THREADS_BIND: String(core),
+        VLLM_NO_USAGE_STATS: '1',
+        DO_NOT_TRACK: '1',
+        HF_HUB_OFFLINE: '1',
+      },
+    });
+    writeFileSync(pidFile, `${this.#group.pid}\n`);
+  }
+
+  get pid(): number {
+    return this.#group?.pid ?? -1;
+  }
+
+  running(): boolean {
+    return this.#group !== null && this.#group.ended() === null;
+  }
+
+  /** Waits until the model answers. */
+  async untilServing(limitMs: number): Promise<void> {
+    await waitFor({ what: `${this.place.name} serves`, limitMs, everyMs: 500 }, async () => {
+      if (!this.running()) throw new Error(`${this.place.name} ended, see ${this.place.logPath}`);
+      return (await this.health()) === 200 ? true : null;
+    });
+  }
+
+  async health(): Promise<number | null> {
+    try {
+      const answer = await fetch(`${this.place.url}/health`, { signal: AbortSignal.timeout(2_000) });
+      await answer.arrayBuffer();
+      return answer.status;
+    } catch {
+      return null;
+    }
+  }
+
+  /** A gauge or counter of the exposition, summed over its series; null when absent or unreachable. */
+  async metric(name: string): Promise<number | null> {
+    try {
+      const answer = await fetch(`${this.place.url}/metrics`, { signal: AbortSignal.timeout(5_000) });
+      return sumOfSeries(await answer.text(), name);
+    } catch {
+      return null;
+    }
+  }
+
+  /** SIGKILL to the process that computes, as a GPU fault or the kernel's memory killer would do. */
+  killCore(): void {
+    const core = coreProcessOf(this.pid);
+    if (core === null) throw new Error(`${this.place.name} has no EngineCore process`);
+    process.kill(core, 'SIGKILL');
+  }
+
+  /** Waits for the server to end after its core died, and clears away what is left of it. */
+  async untilGone(limitMs: number): Promise<void> {
+    await waitFor({ what: `${this.place.name} ends`, limitMs }, () => (this.running() ? null : true));
+    await this.stop();
+  }
+
+  async stop(): Promise<void> {
+    await this.#group?.stop(5_000);
+    this.#group = null;
+  }
+}
+
+function serveArguments(port: number): string[] {
+  return [
+    'serve',
+    MODEL_FOLDER,
+    ...['--served-model-name', MODEL, '--load-format', 'dummy'],
+    ...['--host', '127.0.0.1', '--port', String(port)],
+    ...['--max-model-len', '16384', '--max-num-seqs', '8', '--max-num-batched-tokens', '1024'],
+    ...['--block-size', '32', '--num-gpu-blocks-override', String(KV_TOKENS / 32)],
+    '--enforce-eager',
+    '--enable-prompt-tokens-details',
+    '--enable-server-load-tracking',
+    '--disable-uvicorn-access-log',
+  ];
+}
+
+/** The sum over all series of a metric in a Prometheus exposition; null where there is none. */
+export function sumOfSeries(exposition: string, name: string): number | null {
+  let sum: number | null = null;
+  for (const line of exposition.split('\n')) {
+    if (!line.startsWith(name)) continue;
+    const after = line.charAt(name.length);
+    if (after !== '{' && after !== ' ') continue;
+    const value = Number(line.slice(line.lastIndexOf(' ') + 1));
+    if (Number.isFinite(value)) sum = (sum ?? 0) + value;
+  }
+  return sum;
+}
+
+/** The descendant that names itself EngineCore; null when there is none. */
+function coreProcessOf(pid: number): number | null {
+  const children = new Map<number, number[]>();
+  for (const entry of readdirSync('/proc')) {
+    if (!/^\d+$/.test(entry)) continue;
+    const parent = parentOf(Number(entry));
+    if (parent === null) continue;
+    const list = children.get(parent) ?? [];
+    list.push(Number(entry));
+    children.set(parent, list);
+  }
+  const open = [pid];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    for (const child of children.get(next) ?? []) {
+      if (commandLineOf(child).includes('EngineCore')) return child;
+      open.push(child);
+    }
+  }
+  return null;
+}
+
+function parentOf(pid: number): number | null {
+  try {
+    const match = /^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    return match === null ? null : Number(match[1]);
+  } catch {
+    return null;
+  }
+}
+
+function commandLineOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** A port that nothing listens on at this moment. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      const port = typeof address === 'object' && address !== null ? address.port : 0;
+      server.close(() => resolve(port));
+    });
+  });
+}
