@@ -1,0 +1,233 @@
+// What an engine's event stream says, found by bytes: each event is whole and judged before it goes on.
+//
+// An engine answers 200 at once and prefills afterwards; a dying one sends its error as an event of that
+// stream and then a polite `[DONE]`, or a last chunk with `finish_reason: "abort"`. So no event is passed
+// before it was searched for both. The search is for the quoted words, which cannot stand inside a JSON
+// string (its quotes are escaped); only an event that has one is parsed, to see whether it is what it seems.
+// Comments and empty events are swallowed: a tier sends its own.
+
+import type { Usage } from '../../shared/protocol/messages.ts';
+import { isObject } from './canonical.ts';
+import { usageOf } from './usage.ts';
+
+export type StreamFault =
+  | { readonly kind: 'error_event'; readonly detail: string }
+  | { readonly kind: 'abort' }
+  | { readonly kind: 'too_large' };
+
+/** What one piece of the stream brought. */
+export interface ScanResult {
+  /** Whole events to pass on, as they came; empty when there are none. */
+  readonly forward: readonly Buffer[];
+  /** Events with data among `forward`, `[DONE]` not counted. */
+  readonly dataEvents: number;
+  /** Ends the stream: nothing after it counts. `forward` holds what came before it. */
+  readonly fault: StreamFault | null;
+}
+
+const LF = 0x0a;
+const CR = 0x0d;
+const COLON = 0x3a;
+const ERROR_WORD = Buffer.from('"error"');
+const ABORT_WORD = Buffer.from('"abort"');
+const USAGE_WORD = Buffer.from('"usage"');
+const DATA_FIELD = Buffer.from('data');
+const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
+const DONE = '[DONE]';
+
+export class EventScan {
+  /** `[DONE]` has come. */
+  done = false;
+  usage: Usage | null = null;
+  private tail: Buffer | null = null;
+  private ended = false;
+  /** The last event that named usage beside choices, parsed only when no usage chunk comes. */
+  private lastUsage: Buffer | null = null;
+  private readonly dropUsage: boolean;
+  private readonly maxEventBytes: number;
+
+  /** `dropUsage`: the client did not ask for the usage chunk. */
+  constructor(dropUsage: boolean, maxEventBytes: number) {
+    this.dropUsage = dropUsage;
+    this.maxEventBytes = maxEventBytes;
+  }
+
+  /** Takes one piece as it came from the socket, cut anywhere. */
+  push(piece: Buffer): ScanResult {
+    const forward: Buffer[] = [];
+    let dataEvents = 0;
+    if (this.ended) return { forward, dataEvents, fault: null };
+    const bytes = this.tail === null ? piece : Buffer.concat([this.tail, piece]);
+    let start = 0;
+    for (;;) {
+      const end = eventEnd(bytes, start);
+      if (end < 0) break;
+      const event = bytes.subarray(start, end);
+      start = end;
+      const verdict = this.judge(event);
+      if (verdict === 'data') dataEvents += 1;
+      if (verdict === 'data' || verdict === 'done') append(forward, event);
+      if (typeof verdict === 'object') return this.fail(forward, dataEvents, verdict);
+    }
+    this.tail = start === bytes.length ? null : bytes.subarray(start);
+    if (this.tail !== null && this.tail.length > this.maxEventBytes) {
+      return this.fail(forward, dataEvents, { kind: 'too_large' });
+    }
+    return { forward, dataEvents, fault: null };
+  }
+
+  /**
+   * The stream's end: usage from where it stood. An unfinished event is never passed on, but for a
+   * `[DONE]` that lacks only its blank line: that one is returned, completed.
+   */
+  finish(): Buffer | null {
+    const last = this.tail;
+    this.tail = null;
+    if (last !== null && !this.done && last.length < 32 && dataOf(last) === DONE) {
+      this.done = true;
+      this.readLastUsage();
+      return Buffer.from(`data: ${DONE}\n\n`);
+    }
+    this.readLastUsage();
+    return null;
+  }
+
+  private readLastUsage(): void {
+    if (this.usage === null && this.lastUsage !== null) {
+      const value = parseEvent(this.lastUsage);
+      if (isObject(value)) this.usage = usageOf(value['usage']);
+    }
+  }
+
+  private fail(forward: Buffer[], dataEvents: number, fault: StreamFault): ScanResult {
+    this.ended = true;
+    this.tail = null;
+    return { forward, dataEvents, fault };
+  }
+
+  private judge(event: Buffer): 'data' | 'done' | 'drop' | StreamFault {
+    if (this.done || !hasData(event)) return 'drop';
+    if (event.length < 32 && dataOf(event) === DONE) {
+      this.done = true;
+      return 'done';
+    }
+    if (event.includes(ERROR_WORD) || event.includes(ABORT_WORD)) {
+      const fault = faultOf(event);
+      if (fault !== null) return fault;
+    }
+    if (event.includes(USAGE_WORD)) return this.judgeUsage(event);
+    return 'data';
+  }
+
+  private judgeUsage(event: Buffer): 'data' | 'drop' {
+    if (!NO_CHOICES.test(event.toString('latin1'))) {
+      this.lastUsage = event;
+      return 'data';
+    }
+    const value = parseEvent(event);
+    const choices = isObject(value) ? value['choices'] : null;
+    if (!isObject(value) || !Array.isArray(choices) || choices.length > 0) return 'data';
+    this.usage = usageOf(value['usage']) ?? this.usage;
+    return this.dropUsage ? 'drop' : 'data';
+  }
+}
+
+/** One past the blank line that ends the event beginning at `start`; -1 while it has not come. */
+function eventEnd(bytes: Buffer, start: number): number {
+  let lineStart = start;
+  for (;;) {
+    const lineEnd = nextLineEnd(bytes, lineStart);
+    if (lineEnd < 0) return -1;
+    const next = afterLineEnd(bytes, lineEnd);
+    if (next < 0) return -1;
+    if (lineEnd === lineStart) return next;
+    lineStart = next;
+  }
+}
+
+function nextLineEnd(bytes: Buffer, from: number): number {
+  const lf = bytes.indexOf(LF, from);
+  // A lone CR ends a line too, so the nearer of the two counts.
+  const end = lf < 0 ? bytes.length : lf;
+  const cr = bytes.subarray(from, end).indexOf(CR);
+  if (cr >= 0) return from + cr;
+  return lf;
+}
+
+/** -1 when a CR is the last byte so far: whether an LF belongs to it is not known yet. */
+function afterLineEnd(bytes: Buffer, lineEnd: number): number {
+  if (bytes[lineEnd] === LF) return lineEnd + 1;
+  if (lineEnd + 1 >= bytes.length) return -1;
+  return bytes[lineEnd + 1] === LF ? lineEnd + 2 : lineEnd + 1;
+}
+
+function hasData(event: Buffer): boolean {
+  if (isDataLine(event, 0)) return true;
+  for (let at = nextLineEnd(event, 0); at >= 0 && at + 1 < event.length; ) {
+    if (isDataLine(event, at + 1)) return true;
+    at = nextLineEnd(event, at + 1);
+  }
+  return false;
+}
+
+function isDataLine(event: Buffer, at: number): boolean {
+  if (event.length < at + 5 || event.compare(DATA_FIELD, 0, 4, at, at + 4) !== 0) return false;
+  return event[at + 4] === COLON;
+}
+
+/** The event's data lines, joined as the format says. */
+function dataOf(event: Buffer): string {
+  const data: string[] = [];
+  for (const line of event.toString('utf8').split(/\r\n|\n|\r/)) {
+    if (line.startsWith('data:')) data.push(line.slice(line[5] === ' ' ? 6 : 5));
+  }
+  return data.join('\n').trimEnd();
+}
+
+function parseEvent(event: Buffer): unknown {
+  try {
+    return JSON.parse(dataOf(event)) as unknown;
+  } catch {
+    // Not JSON: nothing of ours to read in it, and the client gets it as it came.
+    return null;
+  }
+}
+
+function faultOf(event: Buffer): StreamFault | null {
+  const value = parseEvent(event);
+  if (!isObject(value)) return null;
+  if (isFault(value)) return { kind: 'error_event', detail: faultText(value) };
+  const choices = value['choices'];
+  if (!Array.isArray(choices)) return null;
+  const aborted = choices.some((choice) => isObject(choice) && choice['finish_reason'] === 'abort');
+  return aborted ? { kind: 'abort' } : null;
+}
+
+/** An error in any of the shapes that engines use: a member `error`, or the error as the event itself. */
+export function isFault(value: Readonly<Record<string, unknown>>): boolean {
+  const error = value['error'];
+  return (error !== undefined && error !== null && error !== false) || value['object'] === 'error';
+}
+
+function faultText(value: Readonly<Record<string, unknown>>): string {
+  const error = value['error'];
+  const message = isObject(error) ? error['message'] : (value['message'] ?? error);
+  return typeof message === 'string' ? message.slice(0, 200) : 'error event';
+}
+
+/** Neighbouring events of one piece go on as one: no copying, one write. */
+function append(forward: Buffer[], event: Buffer): void {
+  const last = forward.at(-1);
+  if (last !== undefined && last.buffer === event.buffer) {
+    const end = last.byteOffset + last.length;
+    if (end === event.byteOffset) {
+      forward[forward.length - 1] = Buffer.from(
+        last.buffer,
+        last.byteOffset,
+        last.length + event.length,
+      );
+      return;
+    }
+  }
+  forward.push(event);
+}

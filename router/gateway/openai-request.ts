@@ -1,0 +1,217 @@
+// An OpenAI request as it came, and what the routing reads of it. Parsed once; what is not read here is
+// never looked at: the engine judges it, and its answer passes through.
+
+import type { RequestId } from '../../shared/model/ids.ts';
+import { FleetError } from '../../shared/errors.ts';
+import type { PromptChain } from '../../shared/model/prompt.ts';
+import type { ChainSeed } from '../../shared/lib/chain-hash.ts';
+import { isObject, type Canonicaliser, type JsonObject, type PromptInput } from './canonical.ts';
+import { scanMembers, type MemberSpan } from './json-spans.ts';
+import { spliceMembers, type Edits, type Scanned } from './splice.ts';
+
+export type OpenAiRoute = 'chat' | 'completions';
+
+export const ROUTE_PATHS: Readonly<Record<OpenAiRoute, string>> = {
+  chat: '/v1/chat/completions',
+  completions: '/v1/completions',
+};
+
+/** Members that the router reads or writes: repeated or escaped spellings of these are refused. */
+export const OWNED_MEMBERS: readonly string[] = [
+  'model',
+  'messages',
+  'prompt',
+  'stream',
+  'stream_options',
+  'max_tokens',
+  'max_completion_tokens',
+  'cache_salt',
+  'priority',
+  'tools',
+  'tool_choice',
+  'documents',
+  'chat_template',
+  'chat_template_kwargs',
+  'reasoning_effort',
+  'add_generation_prompt',
+  'continue_final_message',
+  'add_special_tokens',
+  'truncate_prompt_tokens',
+  'mm_processor_kwargs',
+];
+const OWNED = new Set(OWNED_MEMBERS);
+
+export interface OpenAiRequest {
+  readonly route: OpenAiRoute;
+  readonly bytes: Buffer;
+  readonly scan: Scanned;
+  readonly model: string;
+  readonly stream: boolean;
+  /** The client asked for the usage chunk itself. */
+  readonly usageAsked: boolean;
+  readonly streamOptions: JsonObject | null;
+  /** Lower is more urgent. A client may ask to wait longer than others, never to go before them. */
+  readonly priority: number;
+  readonly maxTokens: number | null;
+  readonly prompts: readonly PromptChain[];
+}
+
+export interface ParseContext {
+  readonly canonicaliser: Canonicaliser;
+  readonly jsonDepth: number;
+  seedOf(model: string): ChainSeed;
+}
+
+/** Throws `FleetError` (400) for what cannot be routed. */
+export function parseOpenAiRequest(
+  route: OpenAiRoute,
+  bytes: Buffer,
+  context: ParseContext,
+): OpenAiRequest {
+  const scan = scanMembers(bytes, context.jsonDepth);
+  if (!scan.ok && scan.reason === 'too_deep') {
+    throw invalid(`The request's JSON is nested deeper than ${context.jsonDepth} levels.`);
+  }
+  const body = parseJson(bytes);
+  if (!isObject(body)) throw invalid('The request body must be a JSON object.');
+  if (!scan.ok) throw new FleetError('invalid_json', 'The request body is not valid JSON.');
+  refuseRepeated(scan.members);
+  const model = readModel(body['model']);
+  const stream = readBoolean(body['stream'], 'stream');
+  const streamOptions = readStreamOptions(body['stream_options']);
+  return {
+    route,
+    bytes,
+    scan,
+    model,
+    stream,
+    usageAsked: streamOptions?.['include_usage'] === true,
+    streamOptions,
+    priority: Math.max(0, readInteger(body['priority'], 'priority') ?? 0),
+    maxTokens: readMaxTokens(body),
+    prompts: readPrompts(route, body, context, context.seedOf(model)),
+  };
+}
+
+/** What a pool wants to be written into requests to its engines. */
+export interface EngineSplices {
+  readonly engineModel: string;
+  readonly cacheSalt: string | null;
+  readonly enginePriority: boolean;
+}
+
+/** The bytes for one engine: the client's own but for the closed list of members. */
+export function engineBody(request: OpenAiRequest, splices: EngineSplices): Buffer {
+  const edits = new Map<string, string | null>([
+    ['cache_salt', splices.cacheSalt === null ? null : JSON.stringify(splices.cacheSalt)],
+    ['priority', splices.enginePriority ? String(request.priority) : null],
+  ]);
+  if (splices.engineModel !== request.model) {
+    edits.set('model', JSON.stringify(splices.engineModel));
+  }
+  if (request.stream && !request.usageAsked) {
+    edits.set('stream_options', JSON.stringify({ ...request.streamOptions, include_usage: true }));
+  }
+  return spliceMembers(request.bytes, request.scan, edits satisfies Edits);
+}
+
+/** Id of a request of ours. */
+export function requestIdOf(hex: string): RequestId {
+  return `req-${hex}` as RequestId;
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8')) as unknown;
+  } catch (cause) {
+    throw new FleetError('invalid_json', 'The request body is not valid JSON.', { cause });
+  }
+}
+
+function refuseRepeated(members: readonly MemberSpan[]): void {
+  const seen = new Set<string>();
+  for (const member of members) {
+    if (!OWNED.has(member.name)) continue;
+    if (member.escaped || seen.has(member.name)) {
+      const how = member.escaped ? 'is spelled with an escape' : 'appears more than once';
+      throw new FleetError('repeated_member', `The member '${member.name}' ${how}.`, {
+        param: member.name,
+      });
+    }
+    seen.add(member.name);
+  }
+}
+
+function readModel(value: unknown): string {
+  if (typeof value === 'string' && value !== '') return value;
+  throw invalid("'model' is required and must be a string.", 'model');
+}
+
+function readBoolean(value: unknown, param: string): boolean {
+  if (value === undefined || value === null) return false;
+  if (typeof value === 'boolean') return value;
+  throw invalid(`'${param}' must be a boolean.`, param);
+}
+
+function readStreamOptions(value: unknown): JsonObject | null {
+  if (value === undefined || value === null) return null;
+  if (isObject(value)) return value;
+  throw invalid("'stream_options' must be an object.", 'stream_options');
+}
+
+function readInteger(value: unknown, param: string): number | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value === 'number' && Number.isSafeInteger(value)) return value;
+  throw invalid(`'${param}' must be an integer.`, param);
+}
+
+function readMaxTokens(body: JsonObject): number | null {
+  const value =
+    readInteger(body['max_completion_tokens'], 'max_completion_tokens') ??
+    readInteger(body['max_tokens'], 'max_tokens');
+  return value === null || value < 0 ? null : value;
+}
+
+function readPrompts(
+  route: OpenAiRoute,
+  body: JsonObject,
+  context: ParseContext,
+  seed: ChainSeed,
+): PromptChain[] {
+  const { canonicaliser } = context;
+  if (route === 'chat') return [canonicaliser.chat(body, readMessages(body['messages']), seed)];
+  return readPromptList(body['prompt']).map((prompt) => canonicaliser.completion(prompt, body, seed));
+}
+
+function readMessages(value: unknown): readonly JsonObject[] {
+  if (!Array.isArray(value)) throw invalid("'messages' is required and must be an array.", 'messages');
+  value.forEach((message: unknown, index) => {
+    if (!isObject(message) || typeof message['role'] !== 'string') {
+      throw invalid(
+        `'messages[${index}]' must be an object with a string 'role'.`,
+        `messages[${index}]`,
+      );
+    }
+  });
+  return value as JsonObject[];
+}
+
+/** A prompt is a string, a list of strings, a list of token ids, or a list of those. */
+function readPromptList(value: unknown): PromptInput[] {
+  if (value === undefined || value === null) return [''];
+  if (typeof value === 'string') return [value];
+  if (Array.isArray(value)) {
+    if (value.length === 0 || isTokenIds(value)) return [value as number[]];
+    if (value.every((item) => typeof item === 'string')) return value as string[];
+    if (value.every(isTokenIds)) return value as number[][];
+  }
+  throw invalid("'prompt' must be a string, a list of strings, or token ids.", 'prompt');
+}
+
+function isTokenIds(value: unknown): boolean {
+  return Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0);
+}
+
+function invalid(message: string, param?: string): FleetError {
+  return new FleetError('invalid_request', message, param === undefined ? {} : { param });
+}
