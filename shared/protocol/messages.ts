@@ -230,6 +230,7 @@ export type RouterMessage =
 /** WebSocket close codes with a name; 4000–4999 is the private range. */
 export const CLOSE_CODES = {
   protocol_too_old: 4001,
+  hello_timeout: 4002,
   unauthorized: 4003,
   unknown_pool: 4004,
   address_refused: 4005,
@@ -237,5 +238,7 @@ export const CLOSE_CODES = {
   bad_frame: 4007,
   flooded: 4008,
   shutting_down: 4009,
+  /** Two addresses of one router process: the newer link stays. */
+  duplicate: 4010,
 } as const;
 export type CloseReason = keyof typeof CLOSE_CODES;
