@@ -1,0 +1,52 @@
+// Which changes a running process can take: pools, models and the router's routing and limits are swapped at once;
+// everything else of a role is read at its start only, and a change of it is named as waiting for a restart.
+
+import type { FleetConfig } from './schema.ts';
+import { formatPath, type Path } from './schema-walk.ts';
+
+export type ConfigRole = 'router' | 'agent';
+
+/** The parts that a role reads. */
+const READS: Readonly<Record<ConfigRole, readonly string[]>> = {
+  router: ['region', 'log', 'pools', 'models', 'router'],
+  agent: ['region', 'log', 'pools', 'agent'],
+};
+
+/** The parts that are swapped without a restart, as path prefixes. */
+export const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
+  router: ['pools', 'models', 'router.routing', 'router.limits'],
+  agent: [],
+};
+
+/** Paths whose values differ and wait for a restart of the role. */
+export function restartFields(
+  running: FleetConfig,
+  next: FleetConfig,
+  role: ConfigRole,
+): readonly string[] {
+  const changed = READS[role].flatMap((part) =>
+    differences(running[part as keyof FleetConfig], next[part as keyof FleetConfig], [part]),
+  );
+  return changed.filter(
+    (field) => !RELOADABLE[role].some((prefix) => field === prefix || startsPath(field, prefix)),
+  );
+}
+
+function startsPath(field: string, prefix: string): boolean {
+  return field.startsWith(`${prefix}.`) || field.startsWith(`${prefix}[`);
+}
+
+function differences(before: unknown, after: unknown, path: Path): string[] {
+  if (Object.is(before, after)) return [];
+  if (!isObject(before) || !isObject(after)) return [formatPath(path)];
+  const list = Array.isArray(before);
+  if (list !== Array.isArray(after)) return [formatPath(path)];
+  const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...keys].flatMap((key) =>
+    differences(before[key], after[key], [...path, list ? Number(key) : key]),
+  );
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,266 @@
+// The router's part of `fleet.yaml`: listeners, limits of the gateway, settings of the routing core.
+
+import { z } from 'zod';
+import { REGIONAL_DEFAULTS as D, type RegionalSettings } from '../model/settings.ts';
+import { baseUrl, flag, listen, quantity, secret } from './fields.ts';
+
+const HOUR = 3_600_000;
+const MIB = 1_048_576;
+const GIB = 1_073_741_824;
+
+const ROUTING = {
+  outputWeight: quantity("Cost: weight of other requests' token time, per output token.", {
+    unit: 'ratio',
+    min: 0,
+    max: 10,
+    default: D.outputWeight,
+  }),
+  kvPressureMs: quantity(
+    'Cost: price of KV pressure, times K/(1−K) with K the share of KV blocks in use.',
+    { unit: 'ms', min: 0, max: 60_000, default: D.kvPressureMs },
+  ),
+  preemptionHorizonMs: quantity('Cost: how far ahead preemptions are priced.', {
+    unit: 'ms',
+    min: 0,
+    max: 60_000,
+    default: D.preemptionHorizonMs,
+  }),
+  tieMs: quantity('Pick: a cost gap below this is a tie.', {
+    unit: 'ms',
+    min: 0,
+    max: 10_000,
+    default: D.tieMs,
+  }),
+  tieRatio: quantity('Pick: a gap below this share of the least cost is a tie too.', {
+    unit: 'ratio',
+    min: 0,
+    max: 1,
+    default: D.tieRatio,
+  }),
+  tieCandidates: quantity('Pick: replicas that take part in a tie at most.', {
+    unit: 'count',
+    min: 1,
+    max: 64,
+    default: D.tieCandidates,
+  }),
+  holdMs: quantity(
+    'Queue: a replica with this much prefill waiting is full; requests wait in the router.',
+    { unit: 'ms', min: 1, max: 60_000, default: D.holdMs },
+  ),
+  ageCredit: quantity(
+    'Queue: how much of its age a request is credited against its predicted prefill.',
+    { unit: 'ratio', min: 0, max: 10, default: D.ageCredit },
+  ),
+  queueMaxRequests: quantity('Queue: requests at most; one more is refused with 429.', {
+    unit: 'requests',
+    min: 1,
+    max: 1_000_000,
+    default: D.queueMaxRequests,
+  }),
+  queueMaxBytes: quantity('Queue: bodies of queued requests together at most.', {
+    unit: 'bytes',
+    min: MIB,
+    max: 64 * GIB,
+    default: D.queueMaxBytes,
+  }),
+  queueMaxWaitMs: quantity('Queue: longest wait that is still accepted.', {
+    unit: 'ms',
+    min: 100,
+    max: HOUR,
+    default: D.queueMaxWaitMs,
+  }),
+  keepAliveAfterMs: quantity(
+    'Queue: silence towards a streaming client before it is sent 200 and comments.',
+    { unit: 'ms', min: 100, max: HOUR, default: D.keepAliveAfterMs },
+  ),
+  unknownConcurrency: quantity(
+    'Requests at most in a replica whose slots or waiting work are unknown.',
+    { unit: 'requests', min: 1, max: 10_000, default: D.unknownConcurrency },
+  ),
+  staleGraceMs: quantity("Link lost: how long a replica's last report is still used.", {
+    unit: 'ms',
+    min: 1_000,
+    max: HOUR,
+    default: D.staleGraceMs,
+  }),
+  staticWindowMs: quantity(
+    'Fewer than half of the replicas that were fresh this long ago make a pool static.',
+    { unit: 'ms', min: 1_000, max: HOUR, default: D.staticWindowMs },
+  ),
+  minReportIntervalMs: quantity("An agent's least time between two reports, per 50 agents.", {
+    unit: 'ms',
+    min: 10,
+    max: 1_000,
+    default: D.minReportIntervalMs,
+  }),
+  maxAttempts: quantity('Attempts per request, the first included.', {
+    unit: 'count',
+    min: 1,
+    max: 10,
+    default: D.maxAttempts,
+  }),
+  retryBudgetRatio: quantity('Retries at most, as a share of requests.', {
+    unit: 'ratio',
+    min: 0,
+    max: 1,
+    default: D.retryBudgetRatio,
+  }),
+  retryBudgetMinPerS: quantity('Retries always allowed, however little traffic there is.', {
+    unit: 'per second',
+    min: 0,
+    max: 1_000,
+    default: D.retryBudgetMinPerS,
+  }),
+  connectTimeoutMs: quantity('Deadline to connect to an engine.', {
+    unit: 'ms',
+    min: 10,
+    max: 60_000,
+    default: D.connectTimeoutMs,
+  }),
+  firstTokenBaseMs: quantity(
+    'First-token deadline: this plus twice the predicted wait and prefill.',
+    { unit: 'ms', min: 100, max: HOUR, default: D.firstTokenBaseMs },
+  ),
+  firstTokenExtendWindowMs: quantity(
+    'First-token deadline: extended once if the replica gave anybody a first token in this time.',
+    { unit: 'ms', min: 0, max: HOUR, default: D.firstTokenExtendWindowMs },
+  ),
+  stallMinMs: quantity('Least deadline between two pieces of a stream.', {
+    unit: 'ms',
+    min: 100,
+    max: HOUR,
+    default: D.stallMinMs,
+  }),
+  assumedMaxTokens: quantity(
+    'Tokens assumed for the deadline of a request that is not streamed and names no maximum.',
+    { unit: 'tokens', min: 1, max: 10_000_000, default: D.assumedMaxTokens },
+  ),
+  breakerFailures: quantity("Consecutive server faults that open a replica's breaker.", {
+    unit: 'count',
+    min: 1,
+    max: 1_000,
+    default: D.breakerFailures,
+  }),
+  breakerOpenMs: quantity(
+    'How long an open breaker keeps a replica out before it is tried again.',
+    { unit: 'ms', min: 100, max: HOUR, default: D.breakerOpenMs },
+  ),
+  prefixIndexBytes: quantity(
+    "Memory for the index of which prefixes the replicas' KV caches hold.",
+    { unit: 'bytes', min: MIB, max: 64 * GIB, default: D.prefixIndexBytes },
+  ),
+} satisfies Record<keyof RegionalSettings, z.ZodType>;
+
+const LIMITS = {
+  bodyBytes: quantity('One request body at most.', {
+    unit: 'bytes',
+    min: 1_024,
+    max: GIB,
+    default: 32 * MIB,
+  }),
+  bodyBytesMax: quantity('All request bodies in memory together at most.', {
+    unit: 'bytes',
+    min: MIB,
+    max: 64 * GIB,
+    default: 512 * MIB,
+  }),
+  jsonDepth: quantity("Nesting of a request's JSON at most.", {
+    unit: 'count',
+    min: 4,
+    max: 1_024,
+    default: 64,
+  }),
+  openRequests: quantity('Requests open at the same time at most.', {
+    unit: 'requests',
+    min: 1,
+    max: 1_000_000,
+    default: 10_000,
+  }),
+  headerBytes: quantity("A request's headers together at most.", {
+    unit: 'bytes',
+    min: 1_024,
+    max: MIB,
+    default: 32_768,
+  }),
+  requestTimeoutMs: quantity("From the first byte to the end of a request's head and body.", {
+    unit: 'ms',
+    min: 100,
+    max: HOUR,
+    default: 60_000,
+  }),
+};
+
+const SHUTDOWN = {
+  acceptMs: quantity(
+    'After SIGTERM: not ready, but still accepting, for load balancers to notice.',
+    { unit: 'ms', min: 0, max: 300_000, default: 5_000 },
+  ),
+  drainMs: quantity('Then: how long running requests may take to end.', {
+    unit: 'ms',
+    min: 0,
+    max: 24 * HOUR,
+    default: 900_000,
+  }),
+};
+
+export const routerSchema = z
+  .strictObject({
+    clients: z
+      .strictObject({
+        listen: listen('Where clients connect.').default('127.0.0.1:8080').meta({
+          'x-flag': '--listen',
+          'x-env': 'SPILLWAY_LISTEN',
+        }),
+        access: z.enum(['loopback', 'open']).default('loopback').meta({
+          description:
+            '`open` lets everybody use a listener that is reachable from elsewhere; `loopback` allows no such listener.',
+          'x-flag': '--access',
+          'x-env': 'SPILLWAY_ACCESS',
+        }),
+      })
+      .prefault({})
+      .meta({ description: 'The listener for clients.' }),
+    links: z
+      .strictObject({
+        listen: listen('Where agents connect.').default('127.0.0.1:8081').meta({
+          'x-flag': '--links',
+          'x-env': 'SPILLWAY_LINKS',
+        }),
+        secrets: z.array(secret('A bearer secret.')).max(8).default([]).meta({
+          description:
+            'Bearer secrets that agents may use; two while rotating. None is allowed on loopback only.',
+          'x-env': 'SPILLWAY_LINK_SECRET',
+        }),
+      })
+      .prefault({})
+      .meta({ description: 'The listener for agents.' }),
+    admin: z
+      .strictObject({
+        listen: listen('Where operators connect.').default('127.0.0.1:8082').meta({
+          'x-flag': '--admin',
+          'x-env': 'SPILLWAY_ADMIN',
+        }),
+      })
+      .nullable()
+      .prefault({})
+      .meta({
+        description:
+          '`/metrics`, `/status`, `/readyz`, explain, drain. `null` puts them on the client listener.',
+      }),
+    addressProof: flag(
+      true,
+      'Ask agents to prove that they sit beside the engine that they advertise.',
+    ),
+    siblings: z
+      .array(baseUrl(['ws', 'wss'], 'A link address.'))
+      .max(64)
+      .default([])
+      .meta({
+        description:
+          'Link addresses of all routers of this region, this one included, as agents reach them.',
+      }),
+    routing: z.strictObject(ROUTING).prefault({}).meta({ description: 'How requests are placed.' }),
+    limits: z.strictObject(LIMITS).prefault({}).meta({ description: 'What clients may ask for.' }),
+    shutdown: z.strictObject(SHUTDOWN).prefault({}).meta({ description: 'How SIGTERM ends it.' }),
+  })
+  .meta({ description: 'A regional router.' });
