@@ -1,0 +1,87 @@
+// Metrics from a table: each role lists what it measures, and the table makes the instruments, the
+// exposition and the reference page. Base units, a fixed label set each, label values from closed lists or
+// configuration, never from clients.
+
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+export interface MetricDefinition {
+  /** Without prefix. Counters end in `_total`, units are base units. */
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  /** One sentence, with the unit where the name has none. */
+  readonly help: string;
+  readonly labels: readonly string[];
+  /** Upper bounds of a histogram. */
+  readonly buckets?: readonly number[];
+}
+
+export type LabelValues = Readonly<Record<string, string>>;
+
+export interface GaugeRow {
+  readonly labels: LabelValues;
+  /** Null leaves the row out: unknown is not 0. */
+  readonly value: number | null;
+}
+
+export interface Metrics<Name extends string> {
+  /** Adds to a counter. */
+  add(name: Name, labels?: LabelValues, by?: number): void;
+  /** Observes in a histogram. */
+  observe(name: Name, value: number, labels?: LabelValues): void;
+  /** Sets one row of a gauge. */
+  set(name: Name, value: number, labels?: LabelValues): void;
+  /** Replaces all rows of a gauge: what is gone leaves the exposition. */
+  replace(name: Name, rows: readonly GaugeRow[]): void;
+  /** Prometheus text exposition. */
+  text(): Promise<string>;
+  readonly contentType: string;
+}
+
+/** Instruments of one process (or one role in it) in a registry of their own. */
+export function createMetrics<Name extends string>(
+  prefix: string,
+  definitions: readonly (MetricDefinition & { readonly name: Name })[],
+): Metrics<Name> {
+  const registry = new Registry();
+  const counters = new Map<string, Counter>();
+  const gauges = new Map<string, Gauge>();
+  const histograms = new Map<string, Histogram>();
+  for (const definition of definitions) {
+    const base = {
+      name: prefix + definition.name,
+      help: definition.help,
+      labelNames: [...definition.labels],
+      registers: [registry],
+    };
+    if (definition.type === 'counter') counters.set(definition.name, new Counter(base));
+    else if (definition.type === 'gauge') gauges.set(definition.name, new Gauge(base));
+    else {
+      const buckets = [...(definition.buckets ?? [])];
+      histograms.set(definition.name, new Histogram({ ...base, buckets }));
+    }
+  }
+  return {
+    add(name, labels = {}, by = 1) {
+      known(counters, name).inc(labels, by);
+    },
+    observe(name, value, labels = {}) {
+      known(histograms, name).observe(labels, value);
+    },
+    set(name, value, labels = {}) {
+      known(gauges, name).set(labels, value);
+    },
+    replace(name, rows) {
+      const gauge = known(gauges, name);
+      gauge.reset();
+      for (const row of rows) if (row.value !== null) gauge.set(row.labels, row.value);
+    },
+    text: () => registry.metrics(),
+    contentType: registry.contentType,
+  };
+}
+
+function known<Instrument>(instruments: ReadonlyMap<string, Instrument>, name: string): Instrument {
+  const instrument = instruments.get(name);
+  if (instrument === undefined) throw new Error(`metric '${name}' is not in the table`);
+  return instrument;
+}
