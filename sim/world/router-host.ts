@@ -1,0 +1,413 @@
+// The shell of a regional router's core in virtual time: attempts become calls to simulated engines, their answers and
+// time-outs become events, links carry its messages.
+//
+// Invariant, checked after every event: the core holds one lease for each attempt that this shell has open.
+
+import type { Random } from '../../shared/lib/random.ts';
+import type { LeaseId, LinkId, ReplicaId, RequestId, RouterId } from '../../shared/model/ids.ts';
+import type { AgentMessage, RouterMessage, Usage } from '../../shared/protocol/messages.ts';
+import { RegionalCore } from '../../router/regional/core.ts';
+import type {
+  Attempt,
+  AttemptResult,
+  RegionalCoreConfig,
+  RouteRequest,
+  RouterEffect,
+  RouterEvent,
+} from '../../router/regional/events.ts';
+import type { WorldContext } from './context.ts';
+import type { EngineEnd, EngineHost } from './engine-host.ts';
+import type { VirtualLink } from './link.ts';
+import type { Planned } from './timeline.ts';
+
+/** What the engine is to compute for a request: routing never sees this. */
+export interface RequestWork {
+  readonly tokenIds: Uint32Array;
+  readonly answerIds: Uint32Array;
+  readonly salt: string;
+}
+
+export type RequestEnd =
+  | { readonly kind: 'complete'; readonly usage: Usage }
+  | { readonly kind: 'refused'; readonly code: string; readonly retryAfterMs: number | null }
+  /** After the first token: the client sees an error event. */
+  | { readonly kind: 'interrupted'; readonly cause: string }
+  | { readonly kind: 'clientError'; readonly status: number }
+  | { readonly kind: 'clientGone' }
+  /** The router itself went away. */
+  | { readonly kind: 'lost' };
+
+export interface RequestListener {
+  attempt(attempt: Attempt): void;
+  firstToken(): void;
+  end(end: RequestEnd): void;
+}
+
+export interface RouterHostOptions {
+  readonly name: string;
+  readonly context: WorldContext;
+  readonly config: RegionalCoreConfig;
+  /** ms from here to an engine. */
+  readonly netMs: number;
+  engineAt(url: string): EngineHost | null;
+}
+
+interface OpenRequest {
+  readonly request: RouteRequest;
+  readonly work: RequestWork;
+  readonly listener: RequestListener;
+  /** Exactly one of queued, attempted or neither (then an effect is due). */
+  state: 'new' | 'queued' | 'attempt';
+}
+
+interface OpenAttempt {
+  readonly attempt: Attempt;
+  readonly open: OpenRequest;
+  readonly engine: EngineHost | null;
+  committed: boolean;
+  ended: boolean;
+  timer: Planned | null;
+}
+
+export class RouterHost {
+  readonly name: string;
+  core: RegionalCore | null = null;
+  readonly #options: RouterHostOptions;
+  readonly #context: WorldContext;
+  readonly #links = new Map<LinkId, VirtualLink>();
+  readonly #greeted = new Set<LinkId>();
+  readonly #requests = new Map<RequestId, OpenRequest>();
+  readonly #attempts = new Map<LeaseId, OpenAttempt>();
+  #wake: Planned | null = null;
+  #starts = 0;
+  /** What the core reported by name: limits reached and log codes. */
+  readonly counts = new Map<string, number>();
+
+  constructor(options: RouterHostOptions) {
+    this.name = options.name;
+    this.#options = options;
+    this.#context = options.context;
+  }
+
+  get up(): boolean {
+    return this.core !== null;
+  }
+
+  get openRequests(): number {
+    return this.#requests.size;
+  }
+
+  get openAttempts(): number {
+    return this.#attempts.size;
+  }
+
+  start(): void {
+    this.#starts++;
+    const random: Random = this.#context.stream(`${this.name}/core/${this.#starts}`);
+    this.core = new RegionalCore({
+      routerId: `${this.name}-${this.#starts}` as RouterId,
+      software: 'sim',
+      config: this.#options.config,
+      random,
+      wallMs: () => this.#context.timeline.nowMs,
+    });
+    this.#arm();
+  }
+
+  /** The process dies: its clients and engines see closed sockets, its agents a closed link. */
+  stop(): void {
+    this.core = null;
+    this.#context.timeline.cancel(this.#wake);
+    for (const open of this.#attempts.values()) this.#hangUp(open);
+    this.#attempts.clear();
+    for (const link of this.#links.values()) link.cut();
+    this.#links.clear();
+    this.#greeted.clear();
+    const lost = [...this.#requests.values()];
+    this.#requests.clear();
+    for (const open of lost) open.listener.end({ kind: 'lost' });
+  }
+
+  arrive(request: RouteRequest, work: RequestWork, listener: RequestListener): void {
+    if (this.core === null) {
+      listener.end({ kind: 'lost' });
+      return;
+    }
+    this.#requests.set(request.id, { request, work, listener, state: 'new' });
+    this.#handle({ kind: 'arrived', request });
+    this.#assertPlaced(request.id);
+  }
+
+  clientGone(request: RequestId): void {
+    const open = this.#requests.get(request);
+    if (open === undefined) return;
+    const queued = open.state === 'queued';
+    if (queued) this.#requests.delete(request);
+    this.#handle({ kind: 'clientGone', request });
+    if (queued) open.listener.end({ kind: 'clientGone' });
+  }
+
+  /** A new connection: the router hears of it by the agent's hello. */
+  linked(link: VirtualLink): void {
+    this.#links.set(link.id, link);
+  }
+
+  fromAgent(link: LinkId, message: AgentMessage): void {
+    if (!this.#links.has(link)) return;
+    if (message.kind === 'hello') {
+      this.#greeted.add(link);
+      this.#handle({ kind: 'linkUp', link, hello: message });
+    } else if (this.#greeted.has(link)) {
+      this.#handle({ kind: 'message', link, message });
+    }
+  }
+
+  linkDown(link: LinkId): void {
+    if (!this.#links.delete(link) || !this.#greeted.delete(link)) return;
+    this.#handle({ kind: 'linkDown', link });
+  }
+
+  /** Throws where the core's leases and this shell's attempts disagree. */
+  check(): void {
+    const leases = this.core?.leaseCount() ?? 0;
+    if (leases !== this.#attempts.size) {
+      throw new Error(`${this.name}: ${leases} leases for ${this.#attempts.size} open attempts`);
+    }
+  }
+
+  #handle(event: RouterEvent): void {
+    const { core } = this;
+    if (core === null) return;
+    const effects = core.handle(event, this.#context.timeline.nowMs);
+    for (const effect of effects) this.#carryOut(effect);
+    this.#arm();
+    this.#context.handled(`${this.name} ${describe(event)} → ${effects.map(describeEffect).join(' ')}`);
+  }
+
+  #arm(): void {
+    this.#context.timeline.cancel(this.#wake);
+    const wakeMs = this.core?.nextWakeMs() ?? null;
+    this.#wake =
+      wakeMs === null
+        ? null
+        : this.#context.timeline.at(wakeMs, () => this.#handle({ kind: 'tick' }));
+  }
+
+  #carryOut(effect: RouterEffect): void {
+    switch (effect.kind) {
+      case 'attempt':
+        return this.#begin(effect.attempt);
+      case 'queued':
+        return this.#queued(effect.request);
+      case 'refuse':
+        return this.#finish(effect.request, {
+          kind: 'refused',
+          code: effect.code,
+          retryAfterMs: effect.retryAfterMs,
+        });
+      case 'abort':
+        return this.#abort(effect.lease, effect.reason);
+      case 'extend':
+        return this.#armFirstToken(this.#attempts.get(effect.lease), effect.timeoutMs);
+      case 'send':
+        return this.#links.get(effect.link)?.fromRouter(effect.message);
+      case 'close':
+        return this.#links.get(effect.link)?.cut(false);
+      case 'probe':
+        return this.#probe(effect.replica, effect.url);
+      case 'limit':
+        return this.#count(`limit:${effect.limit}`);
+      case 'log':
+        return this.#count(`log:${effect.code}`);
+    }
+  }
+
+  #count(name: string): void {
+    this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
+  }
+
+  #begin(attempt: Attempt): void {
+    const open = this.#requests.get(attempt.request);
+    if (open === undefined) throw new Error(`${attempt.lease}: an attempt for no request`);
+    if (open.state === 'attempt') throw new Error(`${attempt.lease}: a second attempt at once`);
+    open.state = 'attempt';
+    const engine = this.#options.engineAt(attempt.url);
+    const running: OpenAttempt = {
+      attempt,
+      open,
+      engine,
+      committed: false,
+      ended: false,
+      timer: null,
+    };
+    this.#attempts.set(attempt.lease, running);
+    open.listener.attempt(attempt);
+    this.#armFirstToken(running, attempt.firstTokenTimeoutMs);
+    this.#later(() => this.#dial(running));
+  }
+
+  #dial(running: OpenAttempt): void {
+    if (running.ended) return;
+    const { attempt, open, engine } = running;
+    if (engine === null || engine.unreachable) {
+      const waitMs = engine === null ? 0 : attempt.connectTimeoutMs;
+      this.#context.timeline.after(waitMs, () =>
+        this.#end(running, { kind: 'connectFailed', detail: 'no connection' }),
+      );
+      return;
+    }
+    engine.call({
+      id: attempt.lease,
+      ...open.work,
+      firstToken: () => this.#later(() => this.#firstToken(running)),
+      end: (end) => this.#later(() => this.#end(running, this.#resultOf(running, end))),
+    });
+  }
+
+  #resultOf(running: OpenAttempt, end: EngineEnd): AttemptResult {
+    switch (end.kind) {
+      case 'complete':
+        return { kind: 'complete', usage: end.usage };
+      case 'refused':
+        return { kind: 'connectFailed', detail: 'refused' };
+      case 'clientError':
+        return { kind: 'clientError', status: end.status };
+      case 'failed':
+        return { kind: 'serverFault', cause: end.cause, detail: `by ${running.attempt.url}` };
+    }
+  }
+
+  #firstToken(running: OpenAttempt): void {
+    if (running.ended || !running.open.request.stream) return;
+    running.committed = true;
+    this.#armStall(running, running.attempt.stallTimeoutMs);
+    running.open.listener.firstToken();
+    this.#handle({ kind: 'firstToken', lease: running.attempt.lease });
+  }
+
+  #armFirstToken(running: OpenAttempt | undefined, timeoutMs: number): void {
+    if (running === undefined || running.committed) return;
+    this.#context.timeline.cancel(running.timer);
+    running.timer = this.#context.timeline.after(timeoutMs, () => {
+      this.#handle({ kind: 'firstTokenLate', lease: running.attempt.lease });
+    });
+  }
+
+  /** Looks at the engine's progress when the time-out could first have passed. */
+  #armStall(running: OpenAttempt, inMs: number): void {
+    this.#context.timeline.cancel(running.timer);
+    running.timer = this.#context.timeline.after(inMs, () => {
+      const { timeline } = this.#context;
+      const quietMs = timeline.nowMs - (running.engine?.lastTokenMs(running.attempt.lease) ?? 0);
+      const leftMs = running.attempt.stallTimeoutMs - quietMs;
+      if (leftMs > 0.001) this.#armStall(running, leftMs);
+      else this.#end(running, { kind: 'serverFault', cause: 'stall', detail: 'no token' });
+    });
+  }
+
+  #abort(lease: LeaseId, reason: 'client_gone' | 'first_token_timeout'): void {
+    const running = this.#attempts.get(lease);
+    if (running === undefined) throw new Error(`${lease}: an abort of nothing`);
+    const result: AttemptResult =
+      reason === 'client_gone'
+        ? { kind: 'clientGone' }
+        : { kind: 'serverFault', cause: 'first_token_timeout', detail: 'late' };
+    this.#context.timeline.after(0, () => this.#end(running, result));
+  }
+
+  /** The one place where an attempt ends. */
+  #end(running: OpenAttempt, result: AttemptResult): void {
+    if (running.ended) return;
+    if (result.kind !== 'complete') this.#hangUp(running);
+    running.ended = true;
+    this.#context.timeline.cancel(running.timer);
+    const { lease, request } = running.attempt;
+    this.#attempts.delete(lease);
+    const { committed, open } = running;
+    open.state = 'new';
+    this.#handle({ kind: 'attemptEnded', lease, result, committed });
+    const end = endOf(result, committed);
+    if (end === null) this.#assertPlaced(request);
+    else this.#finish(request, end);
+  }
+
+  #hangUp(running: OpenAttempt): void {
+    running.ended = true;
+    this.#context.timeline.cancel(running.timer);
+    const { lease } = running.attempt;
+    this.#context.timeline.after(this.#options.netMs, () => running.engine?.abort(lease));
+  }
+
+  #queued(request: RequestId): void {
+    const open = this.#requests.get(request);
+    if (open === undefined) throw new Error(`${request}: queued, and not open`);
+    open.state = 'queued';
+  }
+
+  #finish(request: RequestId, end: RequestEnd): void {
+    const open = this.#requests.get(request);
+    if (open === undefined) throw new Error(`${request}: ended twice`);
+    this.#requests.delete(request);
+    open.listener.end(end);
+  }
+
+  #assertPlaced(request: RequestId): void {
+    if (this.#requests.get(request)?.state === 'new') {
+      throw new Error(`${request}: neither sent nor queued nor refused`);
+    }
+  }
+
+  #probe(replica: ReplicaId, url: string): void {
+    const engine = this.#options.engineAt(url);
+    this.#later(() => {
+      const answer = (ok: boolean): void =>
+        this.#later(() => this.#handle({ kind: 'probed', replica, ok }));
+      if (engine === null || engine.unreachable) answer(false);
+      else engine.probe(answer);
+    });
+  }
+
+  /** After the network's delay, unless the process has died meanwhile. */
+  #later(task: () => void): void {
+    const life = this.#starts;
+    this.#context.timeline.after(this.#options.netMs, () => {
+      if (this.#starts === life) task();
+    });
+  }
+}
+
+/** How the request ends with this attempt; null where the core has to place it again. */
+function endOf(result: AttemptResult, committed: boolean): RequestEnd | null {
+  if (result.kind === 'complete') {
+    return {
+      kind: 'complete',
+      usage: result.usage ?? { promptTokens: 0, cachedTokens: null, completionTokens: 0 },
+    };
+  }
+  if (result.kind === 'clientGone') return { kind: 'clientGone' };
+  if (result.kind === 'clientError') return { kind: 'clientError', status: result.status };
+  if (!committed) return null;
+  return { kind: 'interrupted', cause: result.kind === 'serverFault' ? result.cause : result.kind };
+}
+
+function describe(event: RouterEvent): string {
+  if (event.kind === 'arrived') return `arrived ${event.request.id}`;
+  if (event.kind === 'message') return `${event.link} ${describeMessage(event.message)}`;
+  if ('lease' in event) return `${event.kind} ${event.lease}`;
+  return 'link' in event ? `${event.kind} ${event.link}` : event.kind;
+}
+
+export function describeMessage(message: AgentMessage | RouterMessage): string {
+  const { kind } = message;
+  if (kind === 'report') {
+    const { replica, seq, ackedSeq, waitingPrefillMs } = message.report;
+    return `report ${replica} ${seq} ${ackedSeq} ${waitingPrefillMs?.toFixed(6) ?? '?'}`;
+  }
+  return 'seq' in message ? `${kind} ${message.replica} ${message.seq}` : kind;
+}
+
+function describeEffect(effect: RouterEffect): string {
+  if (effect.kind === 'attempt') return `attempt ${effect.attempt.lease} ${effect.attempt.target.replica}`;
+  if (effect.kind === 'send') return describeMessage(effect.message);
+  return effect.kind;
+}

@@ -1,0 +1,183 @@
+// A region in virtual time: simulated engines, the real agent and router cores beside them, links, clients. Everything
+// follows from the options and the seed.
+
+import type { PoolId } from '../../shared/model/ids.ts';
+import {
+  AGENT_DEFAULTS,
+  REGIONAL_DEFAULTS,
+  type AgentSettings,
+  type RegionalSettings,
+} from '../../shared/model/settings.ts';
+import type { ProcessEvidence } from '../../agent/events.ts';
+import type { RegionalCoreConfig } from '../../router/regional/events.ts';
+import type { EngineProfile } from '../engine/profiles.ts';
+import { Conversations, type ConversationShape } from '../workloads/conversations.ts';
+import { AgentHost } from './agent-host.ts';
+import { Clients } from './clients.ts';
+import { WorldContext } from './context.ts';
+import { EngineHost } from './engine-host.ts';
+import type { LinkTiming, Wire } from './link.ts';
+import { Recorder } from './recorder.ts';
+import { RouterHost } from './router-host.ts';
+
+export interface WorldOptions {
+  readonly seed: number;
+  readonly profile: EngineProfile;
+  readonly replicas: number;
+  readonly routers: number;
+  /** Engines beside one agent. */
+  readonly enginesPerAgent: number;
+  readonly links: LinkTiming;
+  /** ms from a router to an engine. */
+  readonly netMs: number;
+  readonly scrapeMs: number;
+  readonly redialMs: number;
+  readonly agent: Partial<AgentSettings>;
+  readonly router: Partial<RegionalSettings>;
+  /** Carries every message through a codec; null passes the objects on. */
+  readonly wire: Wire | null;
+  /** What an agent can see of the engine's process beside its port. */
+  readonly processVisible: boolean;
+  /** Expositions carry the engine process's start time. */
+  readonly tellsStartTime: boolean;
+}
+
+export const WORLD_DEFAULTS: Omit<WorldOptions, 'seed' | 'profile' | 'replicas'> = {
+  routers: 1,
+  enginesPerAgent: 1,
+  links: { delayMs: 0.3, jitterMs: 0.5 },
+  netMs: 0.3,
+  scrapeMs: 6,
+  redialMs: 200,
+  agent: {},
+  router: {},
+  wire: null,
+  processVisible: true,
+  tellsStartTime: true,
+};
+
+export const WORLD_MODEL = 'sim-model';
+export const WORLD_POOL = 'pool' as PoolId;
+
+export class World {
+  readonly context: WorldContext;
+  readonly recorder = new Recorder();
+  readonly engines: readonly EngineHost[];
+  readonly agents: readonly AgentHost[];
+  readonly routers: readonly RouterHost[];
+  readonly #options: WorldOptions;
+  #clients = 0;
+
+  constructor(
+    options: Partial<WorldOptions> & Pick<WorldOptions, 'seed' | 'profile' | 'replicas'>,
+  ) {
+    const full: WorldOptions = { ...WORLD_DEFAULTS, ...options };
+    this.#options = full;
+    this.context = new WorldContext(full.seed);
+    this.engines = Array.from({ length: full.replicas }, (_, index) => this.#engine(index));
+    this.routers = Array.from({ length: full.routers }, (_, index) => this.#router(index));
+    const agents = Math.ceil(full.replicas / full.enginesPerAgent);
+    this.agents = Array.from({ length: agents }, (_, index) => this.#agent(index));
+    for (const router of this.routers) this.context.addCheck(() => router.check());
+    for (const router of this.routers) router.start();
+    for (const agent of this.agents) agent.start();
+  }
+
+  get nowMs(): number {
+    return this.context.timeline.nowMs;
+  }
+
+  /** Same options and seed, same hash. */
+  get hash(): string {
+    return this.context.log.hash;
+  }
+
+  clients(
+    shape: ConversationShape,
+    options: { clientDeadlineMs?: number | null; priority?: number; tries?: number } = {},
+  ): Clients {
+    const name = `c${this.#clients++}-`;
+    return new Clients({
+      name,
+      context: this.context,
+      recorder: this.recorder,
+      routers: this.routers,
+      conversations: new Conversations(shape, this.context.stream(`${name}/conversations`)),
+      model: WORLD_MODEL,
+      clientDeadlineMs: options.clientDeadlineMs ?? null,
+      priority: options.priority ?? 0,
+      tries: options.tries ?? 5,
+    });
+  }
+
+  run(forMs: number): void {
+    const untilMs = this.nowMs + forMs;
+    while (this.context.timeline.step(untilMs));
+    this.context.timeline.settle(untilMs);
+  }
+
+  /** Runs until `condition` holds, looking every `everyMs`; throws where it does not within `withinMs`. */
+  runUntil(condition: () => boolean, withinMs: number, everyMs = 10): void {
+    const endMs = this.nowMs + withinMs;
+    while (!condition()) {
+      if (this.nowMs >= endMs) throw new Error(`not reached within ${withinMs} ms`);
+      this.run(everyMs);
+    }
+  }
+
+  /** Runs until every router sees every replica ready. */
+  runUntilReady(withinMs = 600_000): void {
+    const ready = (): boolean =>
+      this.routers.every((router) => router.readyReplicas(this.nowMs) === this.engines.length);
+    this.runUntil(ready, withinMs, 250);
+  }
+
+  get openRequests(): number {
+    return this.routers.reduce((total, router) => total + router.openRequests, 0);
+  }
+
+  #engine(index: number): EngineHost {
+    const host = `10.0.0.${index + 1}:8000`;
+    return new EngineHost({
+      host,
+      model: WORLD_MODEL,
+      profile: this.#options.profile,
+      context: this.context,
+      tellsStartTime: this.#options.tellsStartTime,
+    });
+  }
+
+  #router(index: number): RouterHost {
+    const config: RegionalCoreConfig = {
+      settings: { ...REGIONAL_DEFAULTS, ...this.#options.router },
+      pools: [{ id: WORLD_POOL, models: [], aliases: {} }],
+      siblings: [],
+    };
+    return new RouterHost({
+      name: `router-${index}`,
+      context: this.context,
+      config,
+      netMs: this.#options.netMs,
+      engineAt: (url) => this.engines.find((engine) => engine.url === url) ?? null,
+    });
+  }
+
+  #agent(index: number): AgentHost {
+    const { enginesPerAgent, links, wire, scrapeMs, redialMs, processVisible } = this.#options;
+    const first = index * enginesPerAgent;
+    return new AgentHost({
+      name: `agent-${index}`,
+      context: this.context,
+      pool: WORLD_POOL,
+      engines: this.engines.slice(first, first + enginesPerAgent),
+      routers: this.routers,
+      settings: { ...AGENT_DEFAULTS, ...this.#options.agent },
+      timing: links,
+      wire,
+      scrapeMs,
+      redialMs,
+      evidence: (engine): ProcessEvidence =>
+        processVisible ? (engine.processAlive ? 'alive' : 'absent') : 'unknown',
+    });
+  }
+}
