@@ -27,7 +27,7 @@ export function createHttpPools(connectTimeoutMs: number): HttpPools {
       connect: (options, callback) => {
         connect(options, (...args) => {
           // Small requests leave at once; nothing waits for a delayed acknowledgement.
-          if (args[1] !== null) args[1].setNoDelay(true);
+          args[1]?.setNoDelay(true);
           callback(...args);
         });
       },

@@ -1,0 +1,101 @@
+// Every header that answers carry and every request header that is read. The reference page is made from
+// these tables. Nothing that a client sends under `x-spillway-` is believed.
+
+export interface HeaderRow {
+  readonly name: string;
+  readonly on: 'every answer' | 'routed answers' | 'errors' | 'refusals with a time';
+  readonly help: string;
+}
+
+export const RESPONSE_HEADERS = [
+  {
+    name: 'x-request-id',
+    on: 'every answer',
+    help: "The client's own x-request-id where it sent a usable one, else the router's id.",
+  },
+  {
+    name: 'x-spillway-request-id',
+    on: 'every answer',
+    help: "The router's id of the request; the engine sees it with the number of the attempt added.",
+  },
+  {
+    name: 'x-spillway-pool',
+    on: 'routed answers',
+    help: 'Pool that served the request.',
+  },
+  {
+    name: 'x-spillway-replica',
+    on: 'routed answers',
+    help: 'Replica that served the request, and its rank where it has several.',
+  },
+  {
+    name: 'x-spillway-route-reason',
+    on: 'routed answers',
+    help: 'Why that replica: the reason of the routing decision.',
+  },
+  {
+    name: 'x-spillway-attempts',
+    on: 'routed answers',
+    help: 'Attempts made, the successful one included.',
+  },
+  {
+    name: 'x-spillway-prompt-tokens',
+    on: 'routed answers',
+    help: 'Predicted prompt tokens.',
+  },
+  {
+    name: 'x-spillway-cached-tokens',
+    on: 'routed answers',
+    help: 'Predicted prompt tokens in the KV cache of that replica.',
+  },
+  {
+    name: 'x-spillway-queue-ms',
+    on: 'routed answers',
+    help: 'Milliseconds that the request waited in the router.',
+  },
+  {
+    name: 'x-spillway-predicted-ttft-ms',
+    on: 'routed answers',
+    help: 'Predicted milliseconds from sending to the first token; absent where it is unknown.',
+  },
+  {
+    name: 'x-should-retry',
+    on: 'errors',
+    help: 'Whether a retry makes sense: `true` or `false`. SDKs obey it above the status.',
+  },
+  {
+    name: 'retry-after',
+    on: 'refusals with a time',
+    help: 'Seconds until a retry makes sense, 1 to 60.',
+  },
+] as const satisfies readonly HeaderRow[];
+
+export type ResponseHeader = (typeof RESPONSE_HEADERS)[number]['name'];
+
+export const REQUEST_HEADERS = [
+  { name: 'x-request-id', help: 'Echoed and logged, never a key. 1 to 128 visible ASCII characters.' },
+  { name: 'traceparent', help: 'Passed on to the engine, with tracestate.' },
+  {
+    name: 'x-stainless-timeout',
+    help: 'Seconds that the SDK waits: work that cannot be answered by then is not started.',
+  },
+  { name: 'x-stainless-read-timeout', help: 'The same, from Python.' },
+  { name: 'content-encoding', help: '`gzip` and `identity` are understood.' },
+] as const;
+
+const SANE_ID = /^[\x21-\x7e]{1,128}$/;
+
+/** The client's own request id; null when there is none or it is not fit to be echoed. */
+export function clientRequestId(value: string | string[] | undefined): string | null {
+  return typeof value === 'string' && SANE_ID.test(value) ? value : null;
+}
+
+/** ms that the client's SDK waits for an answer; null when it does not say. */
+export function clientDeadlineMs(headers: Readonly<Record<string, unknown>>): number | null {
+  const value = headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'];
+  const seconds = typeof value === 'string' ? Number(value) : Number.NaN;
+  return Number.isFinite(seconds) && seconds > 0 ? seconds * 1_000 : null;
+}
+
+/** Headers of the client that go on to an engine. Everything else stays here, credentials above all. */
+export const PASSED_TO_ENGINE = ['traceparent', 'tracestate'] as const;
