@@ -1,0 +1,427 @@
+// An agent's side of the link: one live link to every router process that its URLs and the routers' own welcomes
+// name.
+//
+//   endpoints   a host name stands for all its addresses, resolved again every `resolveIntervalMs`; an address that
+//               vanishes is closed. Siblings named in welcomes are dialled like configured URLs
+//   retry       100 ms doubling to 2 s, jittered; 10 s after a refusal that only an operator can lift
+//   one link    per router process: where two addresses lead to the same one, the newer link stays, as it does
+//               at the router, and the other address rests while it lives
+//
+// The owner sends the hello at `onUp`. Exactly one `onDown` for each `onUp`, never from inside a call of the owner's.
+// A change of an endpoint's state is logged once, not every attempt.
+
+import type { LookupFunction } from 'node:net';
+import { WebSocket } from 'ws';
+import type { LinkId, RouterId } from '../model/ids.ts';
+import { decodeRouterMessage, encodeAgentMessage } from '../protocol/codec.ts';
+import { MAX_SIBLINGS } from '../protocol/limits.ts';
+import {
+  PROTOCOL_VERSION,
+  type AgentMessage,
+  type CloseReason,
+  type RouterMessage,
+  type Welcome,
+} from '../protocol/messages.ts';
+import {
+  LinkNames,
+  parseLinkUrl,
+  systemResolve,
+  type LinkEndpoint,
+  type Resolve,
+} from './link-names.ts';
+import { LINK_LIMITS, LinkSocket, type LinkEnd, type LinkLimits } from './link-socket.ts';
+import type { RoleRuntime } from './role.ts';
+
+export interface LinkClientOptions {
+  /** `ws://host:port` or `wss://host:port`. */
+  readonly urls: readonly string[];
+  readonly secret: string | null;
+  readonly runtime: RoleRuntime;
+  readonly resolve?: Resolve;
+  readonly resolveIntervalMs?: number;
+  readonly limits?: Partial<LinkLimits>;
+  readonly onUp: (link: LinkId) => void;
+  readonly onMessage: (link: LinkId, message: RouterMessage) => void;
+  readonly onDown: (link: LinkId, reason: LinkEnd) => void;
+}
+
+/** One live link and what its welcome said. */
+export interface LinkView {
+  readonly link: LinkId;
+  readonly url: string;
+  readonly address: string;
+  /** Null before the welcome. */
+  readonly routerId: RouterId | null;
+}
+
+/** Totals since the start. */
+export interface LinkClientStats {
+  readonly attempts: number;
+  readonly malformed: number;
+  readonly unknownKinds: number;
+  readonly unknownFields: number;
+}
+
+export interface LinkClient {
+  /** False where the link is gone, or goes because the router is too slow. */
+  send(link: LinkId, message: AgentMessage): boolean;
+  closeLink(link: LinkId, reason: CloseReason): void;
+  links(): readonly LinkView[];
+  stats(): LinkClientStats;
+  /** Closes all links, after what was sent before has left. */
+  close(): Promise<void>;
+}
+
+const RESOLVE_INTERVAL_MS = 10_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+const WELCOME_TIMEOUT_MS = 15_000;
+const BACKOFF_MIN_MS = 100;
+const BACKOFF_MAX_MS = 2_000;
+const REFUSED_RETRY_MS = 10_000;
+const CLOSE_WAIT_MS = 1_500;
+/** Endpoints that are dialled at the same time at most, siblings included. */
+const MAX_ENDPOINTS = 512;
+
+/** Reasons that no retry lifts by itself. */
+const OPERATORS_MATTER: ReadonlySet<string> = new Set<LinkEnd>([
+  'protocol_too_old',
+  'unauthorized',
+  'unknown_pool',
+  'address_refused',
+  'fenced',
+]);
+
+export function startLinkClient(options: LinkClientOptions): LinkClient {
+  const client = new Dialler(options);
+  client.start();
+  return client;
+}
+
+interface Dialled {
+  endpoint: LinkEndpoint;
+  socket: WebSocket | null;
+  live: LiveLink | null;
+  /** The router process that answered here last. */
+  routerId: RouterId | null;
+  failures: number;
+  /** What was logged last about it. */
+  state: string;
+  cancelRetry: (() => void) | null;
+}
+
+interface LiveLink {
+  readonly link: LinkId;
+  readonly socket: LinkSocket;
+  readonly dialled: Dialled;
+  readonly cancelWelcome: () => void;
+  welcomed: boolean;
+  siblings: readonly URL[];
+}
+
+class Dialler implements LinkClient {
+  readonly #options: LinkClientOptions;
+  readonly #limits: LinkLimits;
+  readonly #names: LinkNames;
+  readonly #configured: readonly URL[];
+  readonly #dialled = new Map<string, Dialled>();
+  readonly #live = new Map<LinkId, LiveLink>();
+  readonly #stops: (() => void)[] = [];
+  #opened = 0;
+  #refreshing = false;
+  #refreshAgain = false;
+  #closing = false;
+  #counts = { attempts: 0, malformed: 0, unknownKinds: 0, unknownFields: 0 };
+
+  constructor(options: LinkClientOptions) {
+    this.#options = options;
+    this.#limits = { ...LINK_LIMITS, ...options.limits };
+    this.#names = new LinkNames(options.resolve ?? systemResolve, options.runtime.log);
+    this.#configured = options.urls.map((text) => {
+      const url = parseLinkUrl(text);
+      if (url === null) throw new TypeError(`not a ws:// or wss:// URL: ${text}`);
+      return url;
+    });
+  }
+
+  start(): void {
+    const { timers } = this.#options.runtime;
+    const intervalMs = this.#options.resolveIntervalMs ?? RESOLVE_INTERVAL_MS;
+    this.#stops.push(
+      timers.every(this.#limits.pingIntervalMs, () => {
+        for (const live of this.#live.values()) live.socket.beat();
+      }),
+      timers.every(intervalMs, () => void this.#refresh()),
+    );
+    void this.#refresh();
+  }
+
+  send(link: LinkId, message: AgentMessage): boolean {
+    const live = this.#live.get(link);
+    return live !== undefined && live.socket.send(encodeAgentMessage(message));
+  }
+
+  closeLink(link: LinkId, reason: CloseReason): void {
+    this.#live.get(link)?.socket.close(reason);
+  }
+
+  links(): readonly LinkView[] {
+    return [...this.#live.values()].map(({ link, dialled, welcomed }) => ({
+      link,
+      url: dialled.endpoint.url.href,
+      address: dialled.endpoint.address,
+      routerId: welcomed ? dialled.routerId : null,
+    }));
+  }
+
+  stats(): LinkClientStats {
+    return { ...this.#counts };
+  }
+
+  async close(): Promise<void> {
+    this.#closing = true;
+    for (const stop of this.#stops) stop();
+    const sockets = [...this.#dialled.values()].map((dialled) => dialled.socket);
+    for (const dialled of this.#dialled.values()) dialled.cancelRetry?.();
+    for (const live of this.#live.values()) live.socket.close('shutting_down');
+    await Promise.all(sockets.map((socket) => this.#gone(socket)));
+  }
+
+  async #gone(socket: WebSocket | null): Promise<void> {
+    if (socket === null || socket.readyState === WebSocket.CLOSED) return;
+    if (socket.readyState === WebSocket.CONNECTING) socket.terminate();
+    await new Promise<void>((resolve) => {
+      const cancel = this.#options.runtime.timers.after(CLOSE_WAIT_MS, () => socket.terminate());
+      socket.once('close', () => {
+        cancel();
+        resolve();
+      });
+    });
+  }
+
+  /** Resolves all names again and brings the endpoints in line. One at a time; a call meanwhile runs it once more. */
+  async #refresh(): Promise<void> {
+    this.#refreshAgain = true;
+    if (this.#refreshing) return;
+    this.#refreshing = true;
+    while (this.#refreshAgain && !this.#closing) {
+      this.#refreshAgain = false;
+      const siblings = [...this.#live.values()].flatMap((live) => live.siblings);
+      const wanted = await this.#names.endpoints([...this.#configured, ...siblings]);
+      if (!this.#closing) this.#align(wanted);
+    }
+    this.#refreshing = false;
+  }
+
+  #align(wanted: Map<string, LinkEndpoint>): void {
+    for (const [key, dialled] of this.#dialled) {
+      const sibling = !this.#configured.includes(dialled.endpoint.url);
+      if (wanted.has(key) || (sibling && dialled.live !== null)) continue;
+      dialled.cancelRetry?.();
+      this.#dialled.delete(key);
+      if (dialled.live !== null) this.#log('info', dialled, 'router address vanished');
+      dialled.live?.socket.close('shutting_down');
+      if (dialled.live === null) dialled.socket?.terminate();
+    }
+    for (const [key, endpoint] of wanted) {
+      const known = this.#dialled.get(key);
+      if (known !== undefined) known.endpoint = endpoint;
+      else if (this.#dialled.size < MAX_ENDPOINTS) this.#add(endpoint);
+    }
+  }
+
+  #add(endpoint: LinkEndpoint): void {
+    const dialled: Dialled = {
+      endpoint,
+      socket: null,
+      live: null,
+      routerId: null,
+      failures: 0,
+      state: '',
+      cancelRetry: null,
+    };
+    this.#dialled.set(endpoint.key, dialled);
+    this.#dial(dialled);
+  }
+
+  #dial(dialled: Dialled): void {
+    const { secret, runtime } = this.#options;
+    dialled.cancelRetry = null;
+    if (this.#closing || this.#isElsewhere(dialled)) return;
+    this.#counts.attempts += 1;
+    const socket = new WebSocket(dialled.endpoint.url, {
+      perMessageDeflate: false,
+      maxPayload: this.#limits.maxFrameBytes,
+      handshakeTimeout: CONNECT_TIMEOUT_MS,
+      lookup: lookupOf(dialled.endpoint.address),
+      ...(secret === null ? {} : { headers: { authorization: `Bearer ${secret}` } }),
+    });
+    dialled.socket = socket;
+    let failure: string | null = null;
+    socket.on('error', (error) => (failure ??= failureOf(error)));
+    socket.once('unexpected-response', (request, response) => {
+      failure ??= response.statusCode === 401 ? 'unauthorized' : `http_${response.statusCode}`;
+      request.destroy();
+      response.destroy();
+      socket.terminate();
+    });
+    socket.once('close', () => {
+      if (dialled.live === null) this.#retry(dialled, failure ?? 'unreachable');
+    });
+    socket.once('open', () => this.#open(dialled, socket, runtime));
+  }
+
+  #open(dialled: Dialled, socket: WebSocket, runtime: RoleRuntime): void {
+    this.#opened += 1;
+    const link = `out-${this.#opened}` as LinkId;
+    const linkSocket = new LinkSocket({
+      socket,
+      clock: runtime.clock,
+      timers: runtime.timers,
+      limits: this.#limits,
+      onFrame: (frame) => this.#receive(live, frame),
+      onEnd: (reason) => this.#end(live, reason),
+    });
+    const live: LiveLink = {
+      link,
+      socket: linkSocket,
+      dialled,
+      cancelWelcome: runtime.timers.after(WELCOME_TIMEOUT_MS, () => {
+        if (!live.welcomed) linkSocket.close('hello_timeout');
+      }),
+      welcomed: false,
+      siblings: [],
+    };
+    dialled.live = live;
+    this.#live.set(link, live);
+    this.#options.onUp(link);
+  }
+
+  #receive(live: LiveLink, frame: Uint8Array): void {
+    const decoded = decodeRouterMessage(frame);
+    if (!decoded.ok) {
+      if (decoded.reason === 'unknown_kind') this.#counts.unknownKinds += 1;
+      else this.#malformed(live, decoded.detail);
+      return;
+    }
+    this.#counts.unknownFields += decoded.unknownFields;
+    const message = decoded.message;
+    if (message.kind === 'welcome') return this.#welcome(live, message);
+    if (!live.welcomed) return this.#malformed(live, `${message.kind} before the welcome`);
+    this.#options.onMessage(live.link, message);
+  }
+
+  #malformed(live: LiveLink, detail: string): void {
+    this.#counts.malformed += 1;
+    this.#log('warn', live.dialled, 'link closed: bad frame', { detail });
+    live.socket.close('bad_frame');
+  }
+
+  #welcome(live: LiveLink, welcome: Welcome): void {
+    const { dialled } = live;
+    if (welcome.protocol !== PROTOCOL_VERSION) return live.socket.close('protocol_too_old');
+    const older = this.#linkTo(welcome.routerId, live);
+    live.cancelWelcome();
+    live.welcomed = true;
+    live.siblings = siblingUrls(welcome);
+    dialled.routerId = welcome.routerId;
+    dialled.failures = 0;
+    const { routerId } = welcome;
+    this.#changed(dialled, `connected ${routerId}`, () => {
+      this.#log('info', dialled, 'linked to router', { routerId, software: welcome.software });
+    });
+    this.#options.onMessage(live.link, welcome);
+    older?.socket.close('duplicate');
+    void this.#refresh();
+  }
+
+  /** The welcomed link to this router process other than `except`. */
+  #linkTo(routerId: RouterId, except: LiveLink | null): LiveLink | null {
+    for (const live of this.#live.values()) {
+      if (live !== except && live.welcomed && live.dialled.routerId === routerId) return live;
+    }
+    return null;
+  }
+
+  #isElsewhere(dialled: Dialled): boolean {
+    return dialled.routerId !== null && this.#linkTo(dialled.routerId, null) !== null;
+  }
+
+  #end(live: LiveLink, reason: LinkEnd): void {
+    const { dialled } = live;
+    live.cancelWelcome();
+    this.#live.delete(live.link);
+    dialled.live = null;
+    this.#options.onDown(live.link, reason);
+    this.#retry(dialled, reason);
+    if (live.welcomed) this.#wake(dialled);
+  }
+
+  /** Other addresses of a router process whose link has ended need rest no longer. */
+  #wake(ended: Dialled): void {
+    for (const dialled of this.#dialled.values()) {
+      const resting = dialled.live === null && dialled.cancelRetry === null;
+      const same = dialled !== ended && dialled.routerId === ended.routerId;
+      if (resting && same && dialled.socket?.readyState === WebSocket.CLOSED) this.#dial(dialled);
+    }
+  }
+
+  #retry(dialled: Dialled, reason: string): void {
+    if (this.#closing || this.#dialled.get(dialled.endpoint.key) !== dialled) return;
+    dialled.failures += 1;
+    if (reason !== 'duplicate') this.#announceDown(dialled, reason);
+    dialled.cancelRetry?.();
+    dialled.cancelRetry = this.#options.runtime.timers.after(
+      this.#retryDelayMs(dialled.failures, reason),
+      () => this.#dial(dialled),
+    );
+  }
+
+  /** One failed attempt says little; an address of a name that is linked through another one is nobody's worry. */
+  #announceDown(dialled: Dialled, reason: string): void {
+    if (dialled.failures === 1 && !dialled.state.startsWith('connected')) return;
+    const { href } = dialled.endpoint.url;
+    const linked = this.links().some((view) => view.url === href && view.routerId !== null);
+    this.#changed(dialled, `down ${reason}`, () => {
+      this.#log(linked ? 'debug' : 'warn', dialled, 'no link to router', { reason });
+    });
+  }
+
+  #retryDelayMs(failures: number, reason: string): number {
+    const doubled = BACKOFF_MIN_MS * 2 ** Math.min(failures - 1, 10);
+    const ceiling = OPERATORS_MATTER.has(reason)
+      ? REFUSED_RETRY_MS
+      : Math.min(BACKOFF_MAX_MS, doubled);
+    return ceiling * (0.5 + this.#options.runtime.random.next() / 2);
+  }
+
+  #changed(dialled: Dialled, state: string, announce: () => void): void {
+    if (dialled.state === state) return;
+    dialled.state = state;
+    announce();
+  }
+
+  #log(level: 'debug' | 'info' | 'warn', dialled: Dialled, text: string, more: object = {}): void {
+    const { url, address } = dialled.endpoint;
+    this.#options.runtime.log[level]({ url: url.href, address, ...more }, text);
+  }
+}
+
+function siblingUrls(welcome: Welcome): URL[] {
+  const urls = welcome.siblings.slice(0, MAX_SIBLINGS).map((text) => parseLinkUrl(text));
+  return urls.filter((url) => url !== null);
+}
+
+/** Leads a connection for a host name to one chosen address of it. */
+function lookupOf(address: string): LookupFunction {
+  const family = address.includes(':') ? 6 : 4;
+  return (_hostname, options, callback) => {
+    if (options.all === true) callback(null, [{ address, family }]);
+    else callback(null, address, family);
+  };
+}
+
+function failureOf(error: Error): string {
+  const code = (error as { code?: unknown }).code;
+  if (code === 'ECONNREFUSED') return 'refused';
+  return typeof code === 'string' ? code.toLowerCase() : 'unreachable';
+}

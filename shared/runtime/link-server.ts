@@ -1,0 +1,287 @@
+// A router's side of the link: agents dial `/link` with a bearer secret, say hello, and are let in or closed by
+// name. What a message means is the owner's business.
+//
+//   upgrade   path, links' number, secret              else 404, 503, 401
+//   hello     within `helloTimeoutMs`, small, a version we speak, a pool that the secret may speak for
+//   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
+//   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's
+
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer, type WebSocket } from 'ws';
+import type { LinkId } from '../model/ids.ts';
+import { decodeAgentMessage, encodeRouterMessage } from '../protocol/codec.ts';
+import { MAX_HELLO_BYTES } from '../protocol/limits.ts';
+import {
+  PROTOCOL_VERSION,
+  type AgentMessage,
+  type CloseReason,
+  type Hello,
+  type RouterMessage,
+} from '../protocol/messages.ts';
+import type { Clock } from './clock.ts';
+import { grantFor, grantsPool, type LinkCredential, type LinkGrant } from './link-credentials.ts';
+import { LINK_LIMITS, LinkSocket, type LinkEnd, type LinkLimits } from './link-socket.ts';
+import type { Logger } from './log.ts';
+import type { Timers } from './timers.ts';
+
+export type LinkVerdict = 'accept' | CloseReason;
+
+export interface LinkServerOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Read at each upgrade, so that a reload counts at once. Empty: links from this machine only. */
+  readonly credentials: () => readonly LinkCredential[];
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly log: Logger;
+  readonly limits?: Partial<LinkLimits>;
+  readonly maxLinks?: number;
+  readonly helloTimeoutMs?: number;
+  readonly onHello: (
+    link: LinkId,
+    hello: Hello,
+    remoteAddress: string,
+  ) => LinkVerdict | Promise<LinkVerdict>;
+  readonly onUp: (link: LinkId, hello: Hello) => void;
+  readonly onMessage: (link: LinkId, message: Exclude<AgentMessage, Hello>) => void;
+  readonly onDown: (link: LinkId, reason: LinkEnd) => void;
+}
+
+/** Totals since the start. */
+export interface LinkServerStats {
+  readonly links: number;
+  readonly refusedUpgrades: number;
+  readonly malformed: number;
+  readonly unknownKinds: number;
+  readonly unknownFields: number;
+}
+
+export interface LinkServer {
+  readonly port: number;
+  /** False where the link is gone, or goes because it is too slow. */
+  send(link: LinkId, message: RouterMessage): boolean;
+  closeLink(link: LinkId, reason: CloseReason): void;
+  stats(): LinkServerStats;
+  /** Closes all links as `shutting_down` and the listener. */
+  close(): Promise<void>;
+}
+
+const MAX_LINKS = 4_096;
+const HELLO_TIMEOUT_MS = 5_000;
+/** Milliseconds for the owner's verdict, address proof included. */
+const VERDICT_TIMEOUT_MS = 10_000;
+/** Milliseconds for the head of an upgrade request. */
+const HEAD_TIMEOUT_MS = 5_000;
+const CLOSE_WAIT_MS = 1_500;
+
+export async function startLinkServer(options: LinkServerOptions): Promise<LinkServer> {
+  const server = new Links(options);
+  await server.listen();
+  return server;
+}
+
+interface Peer {
+  readonly link: LinkId;
+  readonly socket: LinkSocket;
+  readonly grant: LinkGrant;
+  readonly remoteAddress: string;
+  phase: 'greeting' | 'judging' | 'up';
+  cancelDeadline: () => void;
+}
+
+class Links implements LinkServer {
+  readonly #options: LinkServerOptions;
+  readonly #limits: LinkLimits;
+  readonly #http: Server;
+  readonly #upgrader: WebSocketServer;
+  readonly #peers = new Map<LinkId, Peer>();
+  readonly #sockets = new Set<WebSocket>();
+  #stopBeat: () => void = () => undefined;
+  #opened = 0;
+  #closing = false;
+  #counts = { refusedUpgrades: 0, malformed: 0, unknownKinds: 0, unknownFields: 0 };
+
+  constructor(options: LinkServerOptions) {
+    this.#options = options;
+    this.#limits = { ...LINK_LIMITS, ...options.limits };
+    this.#http = createServer(
+      {
+        headersTimeout: HEAD_TIMEOUT_MS,
+        requestTimeout: HEAD_TIMEOUT_MS,
+        connectionsCheckingInterval: 1_000,
+      },
+      (_request, response) => response.writeHead(426, { connection: 'close' }).end(),
+    );
+    this.#http.maxConnections = this.#maxLinks() + 64;
+    this.#upgrader = new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload: this.#limits.maxFrameBytes,
+    });
+    this.#http.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head));
+  }
+
+  get port(): number {
+    return (this.#http.address() as AddressInfo).port;
+  }
+
+  async listen(): Promise<void> {
+    const { host, port, timers } = this.#options;
+    await new Promise<void>((resolve, reject) => {
+      this.#http.once('error', reject);
+      this.#http.listen({ host, port }, () => {
+        this.#http.off('error', reject);
+        resolve();
+      });
+    });
+    this.#stopBeat = timers.every(this.#limits.pingIntervalMs, () => {
+      for (const peer of this.#peers.values()) peer.socket.beat();
+    });
+  }
+
+  send(link: LinkId, message: RouterMessage): boolean {
+    const peer = this.#peers.get(link);
+    return peer !== undefined && peer.socket.send(encodeRouterMessage(message));
+  }
+
+  closeLink(link: LinkId, reason: CloseReason): void {
+    this.#peers.get(link)?.socket.close(reason);
+  }
+
+  stats(): LinkServerStats {
+    return { links: this.#peers.size, ...this.#counts };
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing) return;
+    this.#closing = true;
+    this.#stopBeat();
+    for (const peer of this.#peers.values()) peer.socket.close('shutting_down');
+    const cancel = this.#options.timers.after(CLOSE_WAIT_MS, () => {
+      for (const socket of this.#sockets) socket.terminate();
+      this.#http.closeAllConnections();
+    });
+    await new Promise<void>((resolve) => this.#http.close(() => resolve()));
+    cancel();
+  }
+
+  #maxLinks(): number {
+    return this.#options.maxLinks ?? MAX_LINKS;
+  }
+
+  #upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
+    stream.on('error', () => stream.destroy());
+    const path = (request.url ?? '').split('?', 1)[0];
+    const remoteAddress = request.socket.remoteAddress ?? '';
+    if (path !== '/link') return this.#refuse(stream, '404 Not Found');
+    if (this.#closing || this.#peers.size >= this.#maxLinks()) {
+      return this.#refuse(stream, '503 Service Unavailable');
+    }
+    const authorization = request.headers.authorization;
+    const grant = grantFor(this.#options.credentials(), authorization, remoteAddress);
+    if (grant.kind === 'refused') return this.#refuse(stream, '401 Unauthorized');
+    this.#upgrader.handleUpgrade(request, stream, head, (socket) => {
+      this.#greet(socket, grant, remoteAddress);
+    });
+  }
+
+  #refuse(stream: Duplex, status: string): void {
+    this.#counts.refusedUpgrades += 1;
+    stream.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+  }
+
+  #greet(socket: WebSocket, grant: LinkGrant, remoteAddress: string): void {
+    const { clock, timers, helloTimeoutMs } = this.#options;
+    this.#opened += 1;
+    const link = `in-${this.#opened}` as LinkId;
+    const linkSocket = new LinkSocket({
+      socket,
+      clock,
+      timers,
+      limits: this.#limits,
+      onFrame: (frame) => this.#receive(peer, frame),
+      onEnd: (reason) => this.#end(peer, reason),
+    });
+    const peer: Peer = {
+      link,
+      socket: linkSocket,
+      grant,
+      remoteAddress,
+      phase: 'greeting',
+      cancelDeadline: timers.after(helloTimeoutMs ?? HELLO_TIMEOUT_MS, () => {
+        linkSocket.close('hello_timeout');
+      }),
+    };
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    this.#peers.set(link, peer);
+  }
+
+  #receive(peer: Peer, frame: Uint8Array): void {
+    if (peer.phase === 'greeting' && frame.length > MAX_HELLO_BYTES) {
+      return this.#malformed(peer, 'hello too large');
+    }
+    const decoded = decodeAgentMessage(frame);
+    if (!decoded.ok) {
+      if (decoded.reason === 'malformed') return this.#malformed(peer, decoded.detail);
+      this.#counts.unknownKinds += 1;
+      return undefined;
+    }
+    this.#counts.unknownFields += decoded.unknownFields;
+    const message = decoded.message;
+    if ((message.kind === 'hello') !== (peer.phase === 'greeting')) {
+      return this.#malformed(peer, `${message.kind} out of turn`);
+    }
+    if (message.kind === 'hello') return void this.#judge(peer, message);
+    return this.#options.onMessage(peer.link, message);
+  }
+
+  #malformed(peer: Peer, detail: string): void {
+    this.#counts.malformed += 1;
+    const fields = { link: peer.link, remoteAddress: peer.remoteAddress, detail };
+    this.#options.log.warn(fields, 'link closed: bad frame');
+    peer.socket.close('bad_frame');
+  }
+
+  async #judge(peer: Peer, hello: Hello): Promise<void> {
+    peer.cancelDeadline();
+    peer.phase = 'judging';
+    peer.socket.pause();
+    peer.cancelDeadline = this.#options.timers.after(VERDICT_TIMEOUT_MS, () => {
+      peer.socket.close('hello_timeout');
+    });
+    const verdict = await this.#verdict(peer, hello);
+    if (peer.socket.ended) return;
+    peer.cancelDeadline();
+    if (verdict !== 'accept') {
+      const { agentId, pool } = hello;
+      const fields = { agentId, pool, remoteAddress: peer.remoteAddress, reason: verdict };
+      this.#options.log.warn(fields, 'agent refused');
+      return peer.socket.close(verdict);
+    }
+    peer.phase = 'up';
+    this.#options.onUp(peer.link, hello);
+    peer.socket.resume();
+  }
+
+  async #verdict(peer: Peer, hello: Hello): Promise<LinkVerdict> {
+    const [least, greatest] = hello.protocol;
+    if (least > PROTOCOL_VERSION || greatest < PROTOCOL_VERSION) return 'protocol_too_old';
+    if (!grantsPool(peer.grant, hello.pool)) return 'unauthorized';
+    try {
+      return await this.#options.onHello(peer.link, hello, peer.remoteAddress);
+    } catch (error) {
+      this.#options.log.error({ err: error }, 'judging a hello failed');
+      return 'shutting_down';
+    }
+  }
+
+  #end(peer: Peer, reason: LinkEnd): void {
+    peer.cancelDeadline();
+    this.#peers.delete(peer.link);
+    if (peer.phase === 'up') this.#options.onDown(peer.link, reason);
+  }
+}
