@@ -11,7 +11,14 @@ import { isObject } from './canonical.ts';
 import { usageOf } from './usage.ts';
 
 export type StreamFault =
-  | { readonly kind: 'error_event'; readonly detail: string }
+  | {
+      readonly kind: 'error_event';
+      readonly detail: string;
+      /** HTTP status that the event names; null where it names none. */
+      readonly status: number | null;
+      /** The event's data. */
+      readonly body: Buffer;
+    }
   | { readonly kind: 'abort' }
   | { readonly kind: 'too_large' };
 
@@ -196,7 +203,10 @@ function parseEvent(event: Buffer): unknown {
 function faultOf(event: Buffer): StreamFault | null {
   const value = parseEvent(event);
   if (!isObject(value)) return null;
-  if (isFault(value)) return { kind: 'error_event', detail: faultText(value) };
+  if (isFault(value)) {
+    const body = Buffer.from(dataOf(event));
+    return { kind: 'error_event', detail: faultText(value), status: statusOf(value), body };
+  }
   const choices = value['choices'];
   if (!Array.isArray(choices)) return null;
   const aborted = choices.some((choice) => isObject(choice) && choice['finish_reason'] === 'abort');
@@ -209,7 +219,14 @@ export function isFault(value: Readonly<Record<string, unknown>>): boolean {
   return (error !== undefined && error !== null && error !== false) || value['object'] === 'error';
 }
 
-function faultText(value: Readonly<Record<string, unknown>>): string {
+function statusOf(value: Readonly<Record<string, unknown>>): number | null {
+  const error = value['error'];
+  const code = isObject(error) ? error['code'] : value['code'];
+  return typeof code === 'number' ? code : null;
+}
+
+/** What the engine said of its fault, for the log; never shown to a client. */
+export function faultText(value: Readonly<Record<string, unknown>>): string {
   const error = value['error'];
   const message = isObject(error) ? error['message'] : (value['message'] ?? error);
   return typeof message === 'string' ? message.slice(0, 200) : 'error event';

@@ -1,0 +1,48 @@
+// Whether an engine's 200 really is an answer, and whose fault a status is.
+
+import type { Usage } from '../../shared/protocol/messages.ts';
+import { isObject } from './canonical.ts';
+import { faultText, isFault } from './event-scan.ts';
+import { usageOf } from './usage.ts';
+
+export type AnswerVerdict =
+  | { readonly kind: 'complete'; readonly usage: Usage | null }
+  | {
+      readonly kind: 'fault';
+      readonly cause: 'error_event' | 'abort' | 'bad_answer';
+      readonly detail: string;
+    };
+
+/** A whole body of status 200. */
+export function judgeAnswer(body: Buffer): AnswerVerdict {
+  const value = parse(body);
+  if (!isObject(value)) return { kind: 'fault', cause: 'bad_answer', detail: 'not a JSON object' };
+  if (isFault(value)) return { kind: 'fault', cause: 'error_event', detail: faultText(value) };
+  const choices = value['choices'];
+  if (Array.isArray(choices) && choices.some(isAborted)) {
+    return { kind: 'fault', cause: 'abort', detail: 'the engine aborted the request' };
+  }
+  return { kind: 'complete', usage: usageOf(value['usage']) };
+}
+
+/**
+ * The status, where the request itself is at fault; null where the engine is. 401 and 403 are about our own
+ * key, 408 about the engine's time, 429 is back-pressure.
+ */
+export function errorStatusOf(status: number | null): number | null {
+  if (status === null || status < 400 || status > 499) return null;
+  return status === 401 || status === 403 || status === 408 || status === 429 ? null : status;
+}
+
+function isAborted(choice: unknown): boolean {
+  return isObject(choice) && choice['finish_reason'] === 'abort';
+}
+
+function parse(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8')) as unknown;
+  } catch {
+    // Judged by the caller: no object, no answer.
+    return null;
+  }
+}

@@ -1,0 +1,143 @@
+// One answer to one client. It knows what has been written, so that each failure takes the form that is
+// still possible: a status while nothing was written, an error event once a stream has begun.
+//
+// Head and first event leave in one write, every later piece in one write, without delay. Nothing is
+// compressed and nothing is announced that a cut could make a lie.
+
+import type { ServerResponse } from 'node:http';
+import {
+  type ErrorAnswer,
+  type ErrorFacts,
+  errorAnswer,
+  errorBodyEvent,
+  errorEvent,
+} from './error-envelope.ts';
+import type { ResponseHeader } from './headers.ts';
+
+export type AnswerHeaders = Partial<Record<ResponseHeader, string>>;
+
+const KEEP_ALIVE_COMMENT = ': keep-alive\n\n';
+const STREAM_HEADERS = {
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+} as const;
+
+export class Reply {
+  /** The 200 of a stream went out with nothing but comments: a failure is an event from here on. */
+  keptAlive = false;
+  /** Time of the last write, by the clock of `nowMs` arguments. */
+  lastWriteMs: number;
+  private readonly response: ServerResponse;
+  private readonly own: AnswerHeaders;
+  private over = false;
+
+  constructor(response: ServerResponse, own: AnswerHeaders, nowMs: number) {
+    this.response = response;
+    this.own = own;
+    this.lastWriteMs = nowMs;
+  }
+
+  get begun(): boolean {
+    return this.response.headersSent;
+  }
+
+  get ended(): boolean {
+    return this.over;
+  }
+
+  /** Bytes accepted but not yet taken by the client's connection. */
+  get pendingBytes(): number {
+    return this.response.writableLength;
+  }
+
+  /** Calls `task` once when the client has taken what was written. */
+  onceDrained(task: () => void): void {
+    this.response.once('drain', task);
+  }
+
+  /** Begins a stream, if need be, and says that the server is still there. */
+  keepAlive(nowMs: number): void {
+    if (this.over) return;
+    if (!this.begun) {
+      this.keptAlive = true;
+      this.head(200, { 'content-type': 'text/event-stream; charset=utf-8', ...STREAM_HEADERS });
+    }
+    this.write(Buffer.from(KEEP_ALIVE_COMMENT), nowMs);
+  }
+
+  /** Head of a stream; left out where comments have sent it already. */
+  beginStream(contentType: string, routed: AnswerHeaders): void {
+    if (this.begun || this.over) return;
+    this.head(200, { 'content-type': contentType, ...STREAM_HEADERS, ...routed });
+  }
+
+  beginAnswer(
+    status: number,
+    facts: { readonly contentType: string; readonly length: number | null },
+    routed: AnswerHeaders,
+  ): void {
+    if (this.begun || this.over) return;
+    const length = facts.length === null ? {} : { 'content-length': String(facts.length) };
+    this.head(status, { 'content-type': facts.contentType, ...length, ...routed });
+  }
+
+  /** False when the client reads more slowly than this writes: wait for `onceDrained`. */
+  write(piece: Buffer, nowMs: number): boolean {
+    if (this.over || piece.length === 0) return true;
+    this.lastWriteMs = nowMs;
+    return this.response.write(piece);
+  }
+
+  end(): void {
+    if (this.over) return;
+    this.over = true;
+    this.response.end();
+  }
+
+  /** Ends with an error in whichever form is still possible. True when it had to be an event. */
+  fail(facts: ErrorFacts, routed: AnswerHeaders = {}): boolean {
+    if (this.over) return this.begun;
+    if (!this.begun) {
+      this.answer(errorAnswer(facts), routed);
+      return false;
+    }
+    this.over = true;
+    this.response.end(errorEvent(facts));
+    return true;
+  }
+
+  /** Ends with an engine's own error answer. True when it had to be an event. */
+  passError(answer: ErrorAnswer, routed: AnswerHeaders): boolean {
+    if (this.over) return this.begun;
+    if (!this.begun) {
+      this.answer(answer, routed);
+      return false;
+    }
+    this.over = true;
+    this.response.end(errorBodyEvent(answer.body));
+    return true;
+  }
+
+  /** Cuts the connection: the last resort, where a clean end would look complete. */
+  destroy(): void {
+    this.over = true;
+    this.response.destroy();
+  }
+
+  private answer(answer: ErrorAnswer, routed: AnswerHeaders): void {
+    const retry = answer.retryAfterS === null ? {} : { 'retry-after': String(answer.retryAfterS) };
+    this.head(answer.status, {
+      'content-type': answer.contentType,
+      'content-length': String(answer.body.length),
+      'x-should-retry': String(answer.shouldRetry),
+      ...retry,
+      ...routed,
+    });
+    this.over = true;
+    this.response.end(answer.body);
+  }
+
+  private head(status: number, headers: Readonly<Record<string, string>>): void {
+    this.response.writeHead(status, { ...this.own, ...headers });
+  }
+}

@@ -1,0 +1,301 @@
+// One attempt at one engine, from the connection to the end of its answer. It says when the answer commits
+// (first data event of a stream, whole body otherwise), hands on what may be passed, and ends exactly once.
+//
+//   connecting ─▶ waiting ─▶ streaming ─▶ over        streams: scanned event by event
+//                        └─▶ holding ───▶ over        other answers: held whole up to HELD_ANSWER_BYTES
+//
+// A body that is held can still fail over: a cut, an error or an abort in it reaches nobody.
+
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Dispatcher } from 'undici';
+import type { AttemptResult } from '../regional/events.ts';
+import { errorStatusOf, judgeAnswer } from './engine-answer.ts';
+import { EventScan } from './event-scan.ts';
+import { retryAfterMs } from './retry-after.ts';
+
+/** A stream's longest event, bytes: log-probabilities of a long chunk fit many times. */
+const MAX_EVENT_BYTES = 4 * 1024 * 1024;
+/** An answer up to this size is held until it is whole; a longer one is passed on as it comes. */
+const HELD_ANSWER_BYTES = 4 * 1024 * 1024;
+/** An error body longer than this is cut: it is an engine's fault page, not an answer. */
+const MAX_ERROR_BYTES = 256 * 1024;
+/** After `[DONE]` the body should end by itself; ms until the connection is closed instead. */
+const END_AFTER_DONE_MS = 1_000;
+
+export interface UpstreamOrder {
+  readonly pool: Dispatcher;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+  readonly stream: boolean;
+  /** The client did not ask for the usage chunk. */
+  readonly dropUsage: boolean;
+  readonly connectTimeoutMs: number;
+  readonly firstTokenTimeoutMs: number;
+  readonly stallTimeoutMs: number;
+}
+
+/** Head of an answer that commits. `length` is null for streams and unknown lengths. */
+export interface CommittedHead {
+  readonly stream: boolean;
+  readonly contentType: string;
+  readonly length: number | null;
+}
+
+export interface ClientError {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+export interface UpstreamOwner {
+  nowMs(): number;
+  committed(head: CommittedHead): void;
+  /** False pauses the engine's connection until `resume`. */
+  pass(pieces: readonly Buffer[], dataEvents: number): boolean;
+  /** The first-token deadline passed. Answered by `extend` or `abort`. */
+  late(): void;
+  /** Last call. `clientError` comes with a result of that kind. */
+  over(result: AttemptResult, committed: boolean, clientError: ClientError | null): void;
+}
+
+type Phase = 'connecting' | 'waiting' | 'streaming' | 'holding' | 'error' | 'over';
+
+export class Upstream implements Dispatcher.DispatchHandler {
+  private readonly order: UpstreamOrder;
+  private readonly owner: UpstreamOwner;
+  private readonly scan: EventScan;
+  private phase: Phase = 'connecting';
+  private controller: Dispatcher.DispatchController | null = null;
+  private committedAt: number | null = null;
+  private status = 0;
+  private headers: IncomingHttpHeaders = {};
+  private held: Buffer[] = [];
+  private heldBytes = 0;
+  private readonly startedMs: number;
+  private lastProgressMs: number;
+  private firstTokenDeadlineMs: number;
+  private lateSaid = false;
+  private doneMs: number | null = null;
+
+  constructor(order: UpstreamOrder, owner: UpstreamOwner) {
+    this.order = order;
+    this.owner = owner;
+    this.scan = new EventScan(order.dropUsage, MAX_EVENT_BYTES);
+    this.startedMs = owner.nowMs();
+    this.lastProgressMs = this.startedMs;
+    this.firstTokenDeadlineMs = this.startedMs + order.firstTokenTimeoutMs;
+  }
+
+  start(): void {
+    const { pool, path, headers, body } = this.order;
+    pool.dispatch({ method: 'POST', path, headers: { ...headers }, body, blocking: false }, this);
+  }
+
+  /** Gives the first token more time, counted from now. */
+  extend(timeoutMs: number): void {
+    this.firstTokenDeadlineMs = this.owner.nowMs() + timeoutMs;
+    this.lateSaid = false;
+  }
+
+  /** Destroys the connection and ends with `result`, unless it has ended. */
+  abort(result: AttemptResult): void {
+    this.end(result);
+  }
+
+  /** The client has taken what it was given. */
+  resume(): void {
+    if (this.phase === 'over' || this.controller?.paused !== true) return;
+    this.lastProgressMs = this.owner.nowMs();
+    this.controller.resume();
+  }
+
+  /** Looks at the deadlines. Called every few tens of ms; a paused connection has none of its own. */
+  check(nowMs: number): void {
+    if (this.phase === 'over' || this.controller?.paused === true) return;
+    const { connectTimeoutMs, stallTimeoutMs } = this.order;
+    if (this.phase === 'connecting' && nowMs - this.startedMs >= connectTimeoutMs) {
+      return this.end({ kind: 'connectFailed', detail: 'connect timeout' });
+    }
+    if (this.doneMs !== null && nowMs - this.doneMs >= END_AFTER_DONE_MS) return this.endStream();
+    if (this.committedAt !== null) {
+      if (nowMs - this.lastProgressMs >= stallTimeoutMs) this.fault('stall', 'no token');
+      return;
+    }
+    if (nowMs < this.firstTokenDeadlineMs || this.lateSaid) return;
+    this.lateSaid = true;
+    this.owner.late();
+  }
+
+  // ── undici ───────────────────────────────────────────────────────────────────────────────────────────
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.controller = controller;
+    if (this.phase === 'over') return controller.abort(new Error('attempt is over'));
+    this.phase = 'waiting';
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+  ): void {
+    if (this.phase === 'over' || status < 200) return;
+    this.status = status;
+    this.headers = headers;
+    if (status !== 200) {
+      this.phase = 'error';
+      return;
+    }
+    const events = contentTypeOf(headers).startsWith('text/event-stream');
+    if (this.order.stream && !events) return this.fault('bad_answer', 'no event stream');
+    this.phase = events ? 'streaming' : 'holding';
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, piece: Buffer): void {
+    if (this.phase === 'streaming') return this.streamed(controller, piece);
+    if (this.phase === 'error') return this.hold(piece, MAX_ERROR_BYTES);
+    if (this.phase === 'holding') this.answered(controller, piece);
+  }
+
+  onResponseEnd(): void {
+    if (this.phase === 'streaming') return this.endStream();
+    if (this.phase === 'error') return this.endError();
+    if (this.phase === 'holding') this.endAnswer();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.phase === 'over') return;
+    const detail = errorName(error);
+    if (this.phase === 'connecting') return this.end({ kind: 'connectFailed', detail });
+    // The status was the answer; a body that is cut behind it adds nothing.
+    if (this.phase === 'error') return this.endError();
+    this.fault('reset', detail);
+  }
+
+  // ── streams ──────────────────────────────────────────────────────────────────────────────────────────
+
+  private streamed(controller: Dispatcher.DispatchController, piece: Buffer): void {
+    const { forward, dataEvents, fault } = this.scan.push(piece);
+    if (dataEvents > 0) this.lastProgressMs = this.owner.nowMs();
+    if (dataEvents > 0 && this.committedAt === null) {
+      this.commit({ stream: true, contentType: contentTypeOf(this.headers), length: null });
+    }
+    // What comes without data before the first data event (a lone `[DONE]`) is no answer.
+    if (forward.length > 0 && this.committedAt !== null) this.pass(controller, forward, dataEvents);
+    if (fault === null) {
+      if (this.scan.done && this.doneMs === null) this.doneMs = this.owner.nowMs();
+      return;
+    }
+    if (fault.kind === 'abort') return this.fault('abort', 'the engine aborted the request');
+    if (fault.kind === 'too_large') return this.fault('bad_answer', 'an event is too large');
+    const status = this.committedAt === null ? errorStatusOf(fault.status) : null;
+    if (status === null) return this.fault('error_event', fault.detail);
+    this.end({ kind: 'clientError', status }, { status, body: fault.body });
+  }
+
+  private endStream(): void {
+    if (this.phase === 'over') return;
+    const last = this.scan.finish();
+    if (last !== null && this.committedAt !== null) this.owner.pass([last], 0);
+    if (!this.scan.done) return this.fault('truncated', 'the stream ended without [DONE]');
+    if (this.committedAt === null) return this.fault('truncated', 'the stream had no data');
+    this.end({ kind: 'complete', usage: this.scan.usage });
+  }
+
+  // ── other answers ────────────────────────────────────────────────────────────────────────────────────
+
+  private answered(controller: Dispatcher.DispatchController, piece: Buffer): void {
+    this.lastProgressMs = this.owner.nowMs();
+    if (this.committedAt !== null) return this.pass(controller, [piece], 0);
+    this.hold(piece, Number.POSITIVE_INFINITY);
+    if (this.heldBytes <= HELD_ANSWER_BYTES) return;
+    this.commitAnswer(lengthOf(this.headers));
+    this.pass(controller, this.held, 0);
+    this.held = [];
+  }
+
+  private endAnswer(): void {
+    // Too long to be held: its length was checked by the HTTP parser, its usage is not known.
+    if (this.committedAt !== null) return this.end({ kind: 'complete', usage: null });
+    const body = Buffer.concat(this.held);
+    const verdict = judgeAnswer(body);
+    if (verdict.kind === 'fault') return this.fault(verdict.cause, verdict.detail);
+    this.commitAnswer(body.length);
+    this.owner.pass([body], 0);
+    this.end({ kind: 'complete', usage: verdict.usage });
+  }
+
+  private commitAnswer(length: number | null): void {
+    this.commit({ stream: false, contentType: contentTypeOf(this.headers), length });
+  }
+
+  /** An engine's answer that is not 200, by whose fault it is. */
+  private endError(): void {
+    const { status } = this;
+    if (status === 429 || status === 503 || status === 529) {
+      const after = retryAfterMs(this.headers);
+      return this.end({ kind: 'backPressure', status, retryAfterMs: after });
+    }
+    if (errorStatusOf(status) === null) return this.fault('status', `status ${status}`);
+    const body = Buffer.concat(this.held);
+    this.end({ kind: 'clientError', status }, { status, body });
+  }
+
+  // ── common ───────────────────────────────────────────────────────────────────────────────────────────
+
+  private commit(head: CommittedHead): void {
+    this.committedAt = this.owner.nowMs();
+    this.owner.committed(head);
+  }
+
+  private pass(
+    controller: Dispatcher.DispatchController,
+    pieces: readonly Buffer[],
+    dataEvents: number,
+  ): void {
+    const more = this.owner.pass(pieces, dataEvents);
+    if (!more && this.phase !== 'over') controller.pause();
+  }
+
+  private hold(piece: Buffer, limit: number): void {
+    if (this.heldBytes >= limit) return;
+    this.held.push(piece);
+    this.heldBytes += piece.length;
+  }
+
+  private fault(
+    cause: Extract<AttemptResult, { kind: 'serverFault' }>['cause'],
+    detail: string,
+  ): void {
+    this.end({ kind: 'serverFault', cause, detail });
+  }
+
+  private end(result: AttemptResult, clientError: ClientError | null = null): void {
+    if (this.phase === 'over') return;
+    const finished = this.phase === 'streaming' && this.doneMs === null ? false : isEnd(result);
+    this.phase = 'over';
+    this.held = [];
+    // A connection whose answer was read to its end is kept; undici ignores the abort of such a one.
+    if (!finished) this.controller?.abort(new Error('attempt is over'));
+    this.owner.over(result, this.committedAt !== null, clientError);
+  }
+}
+
+function isEnd(result: AttemptResult): boolean {
+  return result.kind === 'complete' || result.kind === 'clientError' || result.kind === 'backPressure';
+}
+
+function contentTypeOf(headers: IncomingHttpHeaders): string {
+  const value = headers['content-type'];
+  return typeof value === 'string' ? value : 'application/octet-stream';
+}
+
+function lengthOf(headers: IncomingHttpHeaders): number | null {
+  const length = Number(headers['content-length'] ?? Number.NaN);
+  return Number.isSafeInteger(length) ? length : null;
+}
+
+function errorName(error: Error): string {
+  const code = (error as { code?: unknown }).code;
+  return typeof code === 'string' ? code : error.name;
+}
