@@ -1,0 +1,285 @@
+// The order in which held-back requests of a pool are released, and how many may wait.
+//
+//   1. priority (lower first)
+//   2. a request whose deadline can be kept only if it goes now
+//   3. the tenant that has been given the fewest tokens (virtual time: one that comes back owes nothing)
+//   4. least predicted prefill ms − ageCredit · age
+//
+// (4) is the same as prefill + ageCredit · arrival for all times, so the order within a tenant is a plain heap, and
+// a request is overtaken only by those that arrive within prefill/ageCredit after it: nobody starves.
+
+import { BinaryHeap } from '../../shared/lib/binary-heap.ts';
+
+const PRIORITY_MAX = 100;
+
+export interface QueueItem {
+  readonly id: string;
+  readonly tenant: string;
+  readonly priority: number;
+  readonly arrivedMs: number;
+  readonly bytes: number;
+  /** Uncached tokens: what the tenant is charged. */
+  readonly tokens: number;
+  readonly prefillMs: number;
+  /** When the client gives up; null when unknown. */
+  readonly deadlineMs: number | null;
+}
+
+interface Entry {
+  readonly item: QueueItem;
+  readonly key: number;
+  readonly order: number;
+  live: boolean;
+}
+
+interface Tenant {
+  tokens: number;
+  readonly heap: BinaryHeap<Entry>;
+  waiting: number;
+}
+
+interface Level {
+  readonly priority: number;
+  readonly tenants: Map<string, Tenant>;
+  /** By the latest time at which a start still keeps the deadline. */
+  readonly pressing: BinaryHeap<Entry>;
+  virtualTokens: number;
+  requests: number;
+  prefillMs: number;
+}
+
+export class ReleaseQueue {
+  readonly #levels: Level[] = [];
+  readonly #entries = new Map<string, Entry>();
+  #bytes = 0;
+  #prefillMs = 0;
+  #order = 0;
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Predicted prefill of all that waits. */
+  get prefillMs(): number {
+    return this.#entries.size === 0 ? 0 : this.#prefillMs;
+  }
+
+  /** Most urgent priority that waits; null when nothing does. */
+  get topPriority(): number | null {
+    return this.#levels.find((level) => level.requests > 0)?.priority ?? null;
+  }
+
+  has(id: string): boolean {
+    return this.#entries.has(id);
+  }
+
+  items(): IterableIterator<QueueItem> {
+    return this.#entries.values().map((entry) => entry.item);
+  }
+
+  push(item: QueueItem, ageCredit: number): void {
+    this.remove(item.id);
+    const level = this.#level(clampPriority(item.priority));
+    const entry = {
+      item,
+      key: item.prefillMs + ageCredit * item.arrivedMs,
+      order: (this.#order += 1),
+      live: true,
+    };
+    this.#entries.set(item.id, entry);
+    const tenant = this.#tenant(level, item.tenant);
+    if (tenant.waiting === 0) tenant.tokens = Math.max(tenant.tokens, level.virtualTokens);
+    tenant.waiting += 1;
+    tenant.heap.push(entry);
+    if (item.deadlineMs !== null) level.pressing.push(entry);
+    level.requests += 1;
+    level.prefillMs += item.prefillMs;
+    this.#prefillMs += item.prefillMs;
+    this.#bytes += item.bytes;
+  }
+
+  /** Takes it out without charging its tenant. */
+  remove(id: string): QueueItem | null {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return null;
+    entry.live = false;
+    this.#entries.delete(id);
+    const level = this.#level(clampPriority(entry.item.priority));
+    const tenant = this.#tenant(level, entry.item.tenant);
+    tenant.waiting -= 1;
+    level.requests -= 1;
+    level.prefillMs = level.requests === 0 ? 0 : level.prefillMs - entry.item.prefillMs;
+    this.#prefillMs -= entry.item.prefillMs;
+    this.#bytes -= entry.item.bytes;
+    if (this.#entries.size === 0) this.#prefillMs = 0;
+    this.#sweep(level, tenant, entry.item.tenant);
+    return entry.item;
+  }
+
+  /** Takes it out as released: its tenant is charged. */
+  release(id: string): QueueItem | null {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return null;
+    const level = this.#level(clampPriority(entry.item.priority));
+    const tenant = this.#tenant(level, entry.item.tenant);
+    level.virtualTokens = Math.max(level.virtualTokens, tenant.tokens);
+    tenant.tokens += entry.item.tokens;
+    return this.remove(id);
+  }
+
+  /**
+   * Who would go next, without the ones named. `pressWithinMs`: a deadline that is lost unless the request starts
+   * within this time is pressing.
+   */
+  next(options: {
+    nowMs: number;
+    pressWithinMs: number;
+    without: ReadonlySet<string>;
+  }): QueueItem | null {
+    for (const level of this.#levels) {
+      if (level.requests === 0) continue;
+      const entry = pressing(level, options) ?? fairest(level, options.without);
+      if (entry !== null) return entry.item;
+    }
+    return null;
+  }
+
+  /** The one to give up first when there is no room: the least urgent priority, there the last to be released. */
+  worst(): QueueItem | null {
+    const level = this.#levels.findLast((candidate) => candidate.requests > 0);
+    if (level === undefined) return null;
+    let worst: Entry | null = null;
+    for (const tenant of level.tenants.values()) {
+      for (const entry of tenant.heap.values()) {
+        if (entry.live && (worst === null || before(worst, entry))) worst = entry;
+      }
+    }
+    return worst?.item ?? null;
+  }
+
+  /** What waits at this priority or a more urgent one. */
+  ahead(priority: number): { requests: number; prefillMs: number } {
+    const sum = { requests: 0, prefillMs: 0 };
+    for (const level of this.#levels) {
+      if (level.priority > clampPriority(priority)) break;
+      sum.requests += level.requests;
+      sum.prefillMs += level.prefillMs;
+    }
+    return sum;
+  }
+
+  #level(priority: number): Level {
+    const at = this.#levels.findIndex((level) => level.priority >= priority);
+    const found = this.#levels[at];
+    if (found?.priority === priority) return found;
+    const level: Level = {
+      priority,
+      tenants: new Map(),
+      pressing: new BinaryHeap(startsBefore),
+      virtualTokens: 0,
+      requests: 0,
+      prefillMs: 0,
+    };
+    this.#levels.splice(at < 0 ? this.#levels.length : at, 0, level);
+    return level;
+  }
+
+  #tenant(level: Level, name: string): Tenant {
+    let tenant = level.tenants.get(name);
+    if (tenant === undefined) {
+      tenant = { tokens: level.virtualTokens, heap: new BinaryHeap(before), waiting: 0 };
+      level.tenants.set(name, tenant);
+    }
+    return tenant;
+  }
+
+  /** Entries that left by another way than the top go when they outnumber the rest, a tenant when it owes nothing. */
+  #sweep(level: Level, tenant: Tenant, name: string): void {
+    if (tenant.heap.size > 16 && tenant.heap.size > 2 * tenant.waiting) tenant.heap.prune(isLive);
+    if (level.pressing.size > 16 && level.pressing.size > 2 * level.requests) {
+      level.pressing.prune(isLive);
+    }
+    if (level.requests === 0) {
+      level.tenants.clear();
+      level.virtualTokens = 0;
+    } else if (tenant.waiting === 0 && tenant.tokens <= level.virtualTokens) {
+      level.tenants.delete(name);
+    }
+  }
+}
+
+function clampPriority(priority: number): number {
+  const whole = Number.isFinite(priority) ? Math.round(priority) : 0;
+  return Math.max(-PRIORITY_MAX, Math.min(PRIORITY_MAX, whole));
+}
+
+function isLive(entry: Entry): boolean {
+  return entry.live;
+}
+
+function before(a: Entry, b: Entry): boolean {
+  return a.key < b.key || (a.key === b.key && a.order < b.order);
+}
+
+/** Latest start that keeps the deadline. */
+function latestStartMs(entry: Entry): number {
+  return (entry.item.deadlineMs ?? Number.POSITIVE_INFINITY) - entry.item.prefillMs;
+}
+
+function startsBefore(a: Entry, b: Entry): boolean {
+  return latestStartMs(a) < latestStartMs(b);
+}
+
+function pressing(
+  level: Level,
+  options: { nowMs: number; pressWithinMs: number; without: ReadonlySet<string> },
+): Entry | null {
+  const top = topOf(level.pressing);
+  if (top === undefined || options.without.has(top.item.id)) return null;
+  const latest = latestStartMs(top);
+  const canBeKept = latest >= options.nowMs;
+  return canBeKept && latest <= options.nowMs + options.pressWithinMs ? top : null;
+}
+
+function fairest(level: Level, without: ReadonlySet<string>): Entry | null {
+  let best: Tenant | null = null;
+  let bestEntry: Entry | null = null;
+  for (const tenant of level.tenants.values()) {
+    if (tenant.waiting === 0 || (best !== null && tenant.tokens > best.tokens)) continue;
+    const entry = firstOf(tenant.heap, without);
+    if (entry === null) continue;
+    const ahead = best === null || tenant.tokens < best.tokens || before(entry, bestEntry ?? entry);
+    if (!ahead) continue;
+    best = tenant;
+    bestEntry = entry;
+  }
+  return bestEntry;
+}
+
+function topOf(heap: BinaryHeap<Entry>): Entry | undefined {
+  while (heap.peek()?.live === false) heap.pop();
+  return heap.peek();
+}
+
+/** The first live entry that is not among those named; looks past a few only. */
+function firstOf(heap: BinaryHeap<Entry>, without: ReadonlySet<string>): Entry | null {
+  const top = topOf(heap);
+  if (top === undefined) return null;
+  if (!without.has(top.item.id)) return top;
+  const skipped: Entry[] = [];
+  let found: Entry | null = null;
+  for (let entry = topOf(heap); entry !== undefined; entry = topOf(heap)) {
+    if (!without.has(entry.item.id)) {
+      found = entry;
+      break;
+    }
+    skipped.push(entry);
+    heap.pop();
+  }
+  for (const entry of skipped) heap.push(entry);
+  return found;
+}

@@ -1,0 +1,261 @@
+// A hash table from 64-bit hashes (two u32 words) to rows of u32 columns, with a recency list and a byte budget.
+//
+// Typed arrays only: no object per row, no bigint, and memory that can be counted. Collisions are probed
+// linearly; removal shifts back, so there are no tombstones. At the budget the least recent row makes room.
+
+const START_ROWS = 1_024;
+const NONE = -1;
+/** In `older` of a row that is not in use. */
+const FREE = -2;
+const ROW_BYTES = 16;
+
+export class PrefixTable {
+  /** Columns of the rows; index by row. Replaced when the table grows: read it anew after an insert. */
+  columns: Uint32Array[];
+  #low: Uint32Array;
+  #high: Uint32Array;
+  #newer: Int32Array;
+  #older: Int32Array;
+  #buckets: Int32Array;
+  #free = NONE;
+  #newest = NONE;
+  #oldest = NONE;
+  #size = 0;
+  #rowsMax: number;
+  #bytesMax: number;
+  #evictions = 0;
+  readonly #onEvict: (row: number) => void;
+
+  /** `onEvict` sees a row that has to make room, before it goes. */
+  constructor(options: { bytesMax: number; columns: number; onEvict?: (row: number) => void }) {
+    this.#onEvict = options.onEvict ?? (() => undefined);
+    this.#bytesMax = options.bytesMax;
+    this.#rowsMax = rowsWithin(options.bytesMax, options.columns);
+    const rows = Math.min(START_ROWS, this.#rowsMax);
+    this.columns = Array.from({ length: options.columns }, () => new Uint32Array(rows));
+    this.#low = new Uint32Array(rows);
+    this.#high = new Uint32Array(rows);
+    this.#newer = new Int32Array(rows);
+    this.#older = new Int32Array(rows);
+    this.#buckets = new Int32Array(bucketsFor(rows)).fill(NONE);
+    this.#release(0, rows);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Rows that would fit the budget. */
+  get rowsMax(): number {
+    return this.#rowsMax;
+  }
+
+  /** Rows with storage, used or not: the bound of a scan. */
+  get rows(): number {
+    return this.#low.length;
+  }
+
+  /** Rows that had to make room, ever. */
+  get evictions(): number {
+    return this.#evictions;
+  }
+
+  /** Bytes of storage, used or not. */
+  get bytes(): number {
+    return this.rows * (ROW_BYTES + 4 * this.columns.length) + 4 * this.#buckets.length;
+  }
+
+  isUsed(row: number): boolean {
+    return this.#older[row] !== FREE;
+  }
+
+  low(row: number): number {
+    return this.#low[row] as number;
+  }
+
+  high(row: number): number {
+    return this.#high[row] as number;
+  }
+
+  /** The row of a hash, or -1. */
+  find(low: number, high: number): number {
+    const mask = this.#buckets.length - 1;
+    for (let at = bucketOf(low, high) & mask; ; at = (at + 1) & mask) {
+      const row = this.#buckets[at] as number;
+      if (row === NONE) return NONE;
+      if (this.#low[row] === low && this.#high[row] === high) return row;
+    }
+  }
+
+  /** The row of a hash, made with zeroed columns where there was none; it becomes the most recent. */
+  insert(low: number, high: number): number {
+    const found = this.find(low, high);
+    if (found !== NONE) {
+      this.touch(found);
+      return found;
+    }
+    if (this.#free === NONE) this.#makeRoom();
+    const row = this.#free;
+    this.#free = this.#newer[row] as number;
+    this.#low[row] = low;
+    this.#high[row] = high;
+    for (const column of this.columns) column[row] = 0;
+    this.#place(row);
+    this.#link(row);
+    this.#size += 1;
+    return row;
+  }
+
+  touch(row: number): void {
+    if (row === this.#newest) return;
+    this.#unlink(row);
+    this.#link(row);
+  }
+
+  remove(row: number): void {
+    this.#displace(row);
+    this.#unlink(row);
+    this.#older[row] = FREE;
+    this.#newer[row] = this.#free;
+    this.#free = row;
+    this.#size -= 1;
+  }
+
+  /** Changes budget and column count; new columns are zero. Least recent rows go where they no longer fit. */
+  resize(options: { bytesMax: number; columns: number }): void {
+    this.#bytesMax = options.bytesMax;
+    this.#rowsMax = rowsWithin(options.bytesMax, options.columns);
+    while (this.#size > this.#rowsMax) this.#evictOldest();
+    const from = this.columns.length;
+    if (this.rows > this.#rowsMax) this.#compact(this.#rowsMax);
+    for (let k = from; k < options.columns; k += 1) this.columns.push(new Uint32Array(this.rows));
+    this.columns.length = options.columns;
+  }
+
+  get bytesMax(): number {
+    return this.#bytesMax;
+  }
+
+  #makeRoom(): void {
+    const rows = this.rows;
+    if (rows >= this.#rowsMax) {
+      this.#evictOldest();
+      return;
+    }
+    const wider = Math.min(this.#rowsMax, rows * 2);
+    this.columns = this.columns.map((column) => widen(column, wider));
+    this.#low = widen(this.#low, wider);
+    this.#high = widen(this.#high, wider);
+    this.#newer = widen(this.#newer, wider);
+    this.#older = widen(this.#older, wider);
+    this.#release(rows, wider);
+    this.#rehash();
+  }
+
+  #evictOldest(): void {
+    this.#onEvict(this.#oldest);
+    this.remove(this.#oldest);
+    this.#evictions += 1;
+  }
+
+  /** Moves all rows, from the least recent on, into fresh and smaller storage. */
+  #compact(rows: number): void {
+    const order: number[] = [];
+    for (let row = this.#oldest; row !== NONE; row = this.#newer[row] as number) order.push(row);
+    const pick = (from: Uint32Array): Uint32Array => {
+      const to = new Uint32Array(rows);
+      for (let k = 0; k < order.length; k += 1) to[k] = from[order[k] as number] as number;
+      return to;
+    };
+    this.columns = this.columns.map(pick);
+    this.#low = pick(this.#low);
+    this.#high = pick(this.#high);
+    this.#newer = new Int32Array(rows);
+    this.#older = new Int32Array(rows);
+    this.#free = NONE;
+    this.#newest = NONE;
+    this.#oldest = NONE;
+    this.#release(order.length, rows);
+    for (let row = 0; row < order.length; row += 1) this.#link(row);
+    this.#rehash();
+  }
+
+  #rehash(): void {
+    this.#buckets = new Int32Array(bucketsFor(this.rows)).fill(NONE);
+    for (let row = this.#oldest; row !== NONE; row = this.#newer[row] as number) this.#place(row);
+  }
+
+  /** Puts rows [from, to) on the free list, the lowest first. */
+  #release(from: number, to: number): void {
+    for (let row = to - 1; row >= from; row -= 1) {
+      this.#older[row] = FREE;
+      this.#newer[row] = this.#free;
+      this.#free = row;
+    }
+  }
+
+  #place(row: number): void {
+    const mask = this.#buckets.length - 1;
+    let at = bucketOf(this.#low[row] as number, this.#high[row] as number) & mask;
+    while (this.#buckets[at] !== NONE) at = (at + 1) & mask;
+    this.#buckets[at] = row;
+  }
+
+  #displace(row: number): void {
+    const mask = this.#buckets.length - 1;
+    let hole = bucketOf(this.#low[row] as number, this.#high[row] as number) & mask;
+    while (this.#buckets[hole] !== row) hole = (hole + 1) & mask;
+    for (let at = (hole + 1) & mask; ; at = (at + 1) & mask) {
+      const other = this.#buckets[at] as number;
+      if (other === NONE) break;
+      const home = bucketOf(this.#low[other] as number, this.#high[other] as number) & mask;
+      if (((at - home) & mask) < ((at - hole) & mask)) continue;
+      this.#buckets[hole] = other;
+      hole = at;
+    }
+    this.#buckets[hole] = NONE;
+  }
+
+  #link(row: number): void {
+    this.#older[row] = this.#newest;
+    this.#newer[row] = NONE;
+    if (this.#newest !== NONE) this.#newer[this.#newest] = row;
+    this.#newest = row;
+    if (this.#oldest === NONE) this.#oldest = row;
+  }
+
+  #unlink(row: number): void {
+    const older = this.#older[row] as number;
+    const newer = this.#newer[row] as number;
+    if (older === NONE) this.#oldest = newer;
+    else this.#newer[older] = newer;
+    if (newer === NONE) this.#newest = older;
+    else this.#older[newer] = older;
+  }
+}
+
+function bucketOf(low: number, high: number): number {
+  return Math.imul(low ^ Math.imul(high, 0x85ebca6b), 0x9e3779b1) >>> 7;
+}
+
+/** A power of two that keeps the load at or below two thirds. */
+function bucketsFor(rows: number): number {
+  let buckets = 16;
+  while (buckets * 2 < rows * 3) buckets *= 2;
+  return buckets;
+}
+
+function rowsWithin(bytes: number, columns: number): number {
+  let best = 8;
+  for (let buckets = 16; buckets * 4 < bytes; buckets *= 2) {
+    const rows = Math.floor((bytes - buckets * 4) / (ROW_BYTES + 4 * columns));
+    best = Math.max(best, Math.min(rows, Math.floor((buckets * 2) / 3)));
+  }
+  return best;
+}
+
+function widen<T extends Uint32Array | Int32Array>(from: T, length: number): T {
+  const to = (from instanceof Uint32Array ? new Uint32Array(length) : new Int32Array(length)) as T;
+  to.set(from);
+  return to;
+}
