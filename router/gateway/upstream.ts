@@ -8,10 +8,10 @@
 
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import type { AttemptResult } from '../regional/events.ts';
 import { errorStatusOf, judgeAnswer } from './engine-answer.ts';
 import { EventScan } from './event-scan.ts';
 import { retryAfterMs } from './retry-after.ts';
+import type { FaultCause, UpstreamResult } from './upstream-result.ts';
 
 /** A stream's longest event, bytes: log-probabilities of a long chunk fit many times. */
 const MAX_EVENT_BYTES = 4 * 1024 * 1024;
@@ -55,7 +55,7 @@ export interface UpstreamOwner {
   /** The first-token deadline passed. Answered by `extend` or `abort`. */
   late(): void;
   /** Last call. `clientError` comes with a result of that kind. */
-  over(result: AttemptResult, committed: boolean, clientError: ClientError | null): void;
+  over(result: UpstreamResult, committed: boolean, clientError: ClientError | null): void;
 }
 
 type Phase = 'connecting' | 'waiting' | 'streaming' | 'holding' | 'error' | 'over';
@@ -98,7 +98,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
   }
 
   /** Destroys the connection and ends with `result`, unless it has ended. */
-  abort(result: AttemptResult): void {
+  abort(result: UpstreamResult): void {
     this.end(result);
   }
 
@@ -263,26 +263,18 @@ export class Upstream implements Dispatcher.DispatchHandler {
     this.heldBytes += piece.length;
   }
 
-  private fault(
-    cause: Extract<AttemptResult, { kind: 'serverFault' }>['cause'],
-    detail: string,
-  ): void {
+  private fault(cause: FaultCause, detail: string): void {
     this.end({ kind: 'serverFault', cause, detail });
   }
 
-  private end(result: AttemptResult, clientError: ClientError | null = null): void {
+  private end(result: UpstreamResult, clientError: ClientError | null = null): void {
     if (this.phase === 'over') return;
-    const finished = this.phase === 'streaming' && this.doneMs === null ? false : isEnd(result);
     this.phase = 'over';
     this.held = [];
-    // A connection whose answer was read to its end is kept; undici ignores the abort of such a one.
-    if (!finished) this.controller?.abort(new Error('attempt is over'));
+    // Destroys the connection, unless its answer was read to the end: undici ignores the abort then.
+    this.controller?.abort(new Error('attempt is over'));
     this.owner.over(result, this.committedAt !== null, clientError);
   }
-}
-
-function isEnd(result: AttemptResult): boolean {
-  return result.kind === 'complete' || result.kind === 'clientError' || result.kind === 'backPressure';
 }
 
 function contentTypeOf(headers: IncomingHttpHeaders): string {

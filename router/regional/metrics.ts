@@ -1,0 +1,212 @@
+// What a regional router measures. The table makes the instruments, `/metrics` and the reference page.
+
+import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
+
+export const METRICS_PREFIX = 'spillway_';
+
+const SECONDS = [0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 40, 80, 160];
+const TOKEN_SECONDS = [0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 5];
+const ERROR_SECONDS = [-10, -3, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 3, 10];
+
+const REPLICA = ['pool', 'replica', 'rank'] as const;
+
+export const METRICS = [
+  {
+    name: 'build_info',
+    type: 'gauge',
+    help: 'Always 1; the labels name what runs.',
+    labels: ['version', 'region'],
+  },
+  {
+    name: 'requests_total',
+    type: 'counter',
+    help: 'Requests that have ended, by route and outcome.',
+    labels: ['route', 'pool', 'outcome'],
+  },
+  {
+    name: 'ttft_seconds',
+    type: 'histogram',
+    help: 'From the arrival of a streamed request to its first data event.',
+    labels: ['pool'],
+    buckets: SECONDS,
+  },
+  {
+    name: 'inter_token_seconds',
+    type: 'histogram',
+    help: 'Between two data events of a stream.',
+    labels: ['pool'],
+    buckets: TOKEN_SECONDS,
+  },
+  {
+    name: 'queue_depth',
+    type: 'gauge',
+    help: 'Requests waiting in this router.',
+    labels: ['pool'],
+  },
+  {
+    name: 'queue_wait_seconds',
+    type: 'histogram',
+    help: 'From arrival to the first attempt.',
+    labels: ['pool'],
+    buckets: SECONDS,
+  },
+  {
+    name: 'decisions_total',
+    type: 'counter',
+    help: 'Routing decisions by kind and reason.',
+    labels: ['kind', 'reason'],
+  },
+  {
+    name: 'retries_total',
+    type: 'counter',
+    help: 'Second and later attempts, by how the one before ended.',
+    labels: ['pool', 'cause'],
+  },
+  {
+    name: 'sheds_total',
+    type: 'counter',
+    help: 'Requests refused for want of capacity, by reason.',
+    labels: ['reason'],
+  },
+  {
+    name: 'client_aborts_total',
+    type: 'counter',
+    help: 'Clients that left before their answer was complete, by where the request was.',
+    labels: ['stage'],
+  },
+  {
+    name: 'late_errors_total',
+    type: 'counter',
+    help: 'Errors sent as events because keep-alive comments had sent the status before.',
+    labels: ['code'],
+  },
+  {
+    name: 'interrupted_streams_total',
+    type: 'counter',
+    help: 'Answers that failed after their first data event, by cause.',
+    labels: ['pool', 'cause'],
+  },
+  {
+    name: 'open_requests',
+    type: 'gauge',
+    help: 'Requests that have arrived and not ended.',
+    labels: [],
+  },
+  {
+    name: 'leases',
+    type: 'gauge',
+    help: 'Attempts under way.',
+    labels: [],
+  },
+  {
+    name: 'limit_hits_total',
+    type: 'counter',
+    help: 'Times that a configured limit was reached.',
+    labels: ['limit'],
+  },
+  {
+    name: 'body_bytes',
+    type: 'gauge',
+    help: 'Request bodies in memory.',
+    labels: [],
+  },
+  {
+    name: 'bugs_total',
+    type: 'counter',
+    help: 'Failed assertions and unexpected exceptions. Never expected to move.',
+    labels: [],
+  },
+  {
+    name: 'config_generation',
+    type: 'gauge',
+    help: 'Configuration generation that runs.',
+    labels: [],
+  },
+  {
+    name: 'config_last_reload_ok',
+    type: 'gauge',
+    help: '1 while the last configuration change was taken, 0 while it was refused.',
+    labels: [],
+  },
+  {
+    name: 'links',
+    type: 'gauge',
+    help: 'Agents connected.',
+    labels: [],
+  },
+  {
+    name: 'report_age_seconds',
+    type: 'gauge',
+    help: "Age of a replica's last report.",
+    labels: REPLICA,
+  },
+  {
+    name: 'replica_phase',
+    type: 'gauge',
+    help: '1 for the phase that the replica is in.',
+    labels: [...REPLICA, 'phase'],
+  },
+  {
+    name: 'replica_waiting_prefill_tokens',
+    type: 'gauge',
+    help: 'Tokens sent to the replica and not yet prefilled. Absent while unknown.',
+    labels: REPLICA,
+  },
+  {
+    name: 'replica_prefill_tokens_per_second',
+    type: 'gauge',
+    help: 'Uncached prompt tokens per second of busy time. Absent while unknown.',
+    labels: REPLICA,
+  },
+  {
+    name: 'replica_preemptions_total',
+    type: 'gauge',
+    help: "The engine's own count of preemptions. Absent while unknown.",
+    labels: REPLICA,
+  },
+  {
+    name: 'replica_kv_usage_ratio',
+    type: 'gauge',
+    help: 'Share of KV cache in use, 0 to 1. Absent while unknown.',
+    labels: REPLICA,
+  },
+  {
+    name: 'replica_running_requests',
+    type: 'gauge',
+    help: 'Requests inside the engine. Absent while unknown.',
+    labels: REPLICA,
+  },
+  {
+    name: 'prefix_predicted_tokens_total',
+    type: 'counter',
+    help: 'Prompt tokens that were predicted to be cached, of requests whose engine reported its own figure.',
+    labels: ['pool'],
+  },
+  {
+    name: 'prefix_reported_tokens_total',
+    type: 'counter',
+    help: 'Prompt tokens that the engines reported as cached.',
+    labels: ['pool'],
+  },
+  {
+    name: 'prompt_tokens_total',
+    type: 'counter',
+    help: 'Prompt tokens of completed requests, as engines counted them.',
+    labels: ['pool'],
+  },
+  {
+    name: 'completion_tokens_total',
+    type: 'counter',
+    help: 'Generated tokens of completed requests.',
+    labels: ['pool'],
+  },
+  {
+    name: 'ttft_prediction_error_seconds',
+    type: 'histogram',
+    help: 'Measured less predicted time from sending to the first data event.',
+    labels: ['pool'],
+    buckets: ERROR_SECONDS,
+  },
+] as const satisfies readonly MetricDefinition[];
+
+export type MetricName = (typeof METRICS)[number]['name'];

@@ -1,0 +1,62 @@
+// One line per request, whatever became of it: where it went, why, how long it took, what was predicted and
+// what came. Never content, never keys.
+
+import type { LogLevel } from '../../shared/errors.ts';
+import type { Logger } from '../../shared/runtime/log.ts';
+
+export const OUTCOMES = [
+  'complete',
+  /** The engine refused the request itself (4xx). */
+  'client_error',
+  /** Refused by the router: malformed, unroutable, shed, or out of attempts. */
+  'refused',
+  /** Failed after the first data event. */
+  'interrupted',
+  'client_gone',
+] as const;
+export type Outcome = (typeof OUTCOMES)[number];
+
+/** Times in ms, sizes in tokens or bytes; null is unknown or did not come to it. */
+export interface RequestRecord {
+  readonly id: string;
+  readonly clientId: string | null;
+  readonly route: string;
+  readonly outcome: Outcome;
+  readonly status: number | null;
+  /** Code of the error that ended it. */
+  readonly code: string | null;
+  readonly cause: string | null;
+  readonly model: string | null;
+  readonly stream: boolean | null;
+  readonly pool: string | null;
+  readonly replica: string | null;
+  readonly rank: number | null;
+  readonly attempts: number;
+  readonly reason: string | null;
+  readonly bodyBytes: number | null;
+  readonly queueMs: number | null;
+  readonly waitMs: number | null;
+  readonly prefillMs: number | null;
+  readonly predictedTtftMs: number | null;
+  /** From sending the last attempt to its first data event. */
+  readonly attemptTtftMs: number | null;
+  /** From arrival to the first data event. */
+  readonly ttftMs: number | null;
+  readonly durationMs: number;
+  readonly predictedPromptTokens: number | null;
+  readonly promptTokens: number | null;
+  readonly predictedCachedTokens: number | null;
+  readonly cachedTokens: number | null;
+  readonly completionTokens: number | null;
+  readonly lateError: boolean;
+}
+
+/** Writes the line; members that are null are left out. */
+export function logRequest(log: Logger, level: LogLevel, record: RequestRecord): void {
+  const fields: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(record)) {
+    if (value === null || value === false) continue;
+    fields[name] = typeof value === 'number' ? Math.round(value * 10) / 10 : value;
+  }
+  log[level](fields, 'request');
+}
