@@ -6,7 +6,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['**/*.test.ts'],
-    exclude: ['node_modules/**', 'test/engines/**'],
+    exclude: ['node_modules/**'],
     testTimeout: 30_000,
     hookTimeout: 30_000,
     reporters: ['default'],
