@@ -63,8 +63,14 @@ const NEXT_BYTES = [150, 900] as const;
 const THINK_MS = [500, 3_000] as const;
 const ANSWER_TOKENS = [16, 48] as const;
 
-export function planConversations(shape: LoadShape, random: Random): PlannedConversation[] {
-  const system = `You answer questions about long texts.\n${prose(random, SYSTEM_BYTES)}`;
+/** `name` stands at the head of every prompt, so that loads of different names share no prefix at all. */
+export function planConversations(
+  name: string,
+  shape: LoadShape,
+  random: Random,
+): PlannedConversation[] {
+  const head = `Notes of ${name}. `;
+  const system = `${head}You answer questions about long texts.\n${prose(random, SYSTEM_BYTES)}`;
   const plan: PlannedConversation[] = [];
   let startAtMs = 0;
   for (let index = 0; index < shape.conversations; index++) {
@@ -72,7 +78,10 @@ export function planConversations(shape: LoadShape, random: Random): PlannedConv
       index,
       startAtMs,
       system: index % 2 === 0 ? system : null,
-      turns: Array.from({ length: shape.turns }, (_, turn) => planTurn(turn, random)),
+      turns: Array.from({ length: shape.turns }, (_, turn) => {
+        const planned = planTurn(turn, random);
+        return turn === 0 ? { ...planned, text: head + planned.text } : planned;
+      }),
     });
     startAtMs += (-Math.log(1 - random.next()) / shape.perSecond) * 1_000;
   }
@@ -235,8 +244,9 @@ function usageOf(usage: OpenAI.CompletionUsage): TurnUsage {
 }
 
 /** The client carries a key of its own, which no engine may ever see, and never retries by itself. */
-export function clientFor(baseUrl: string): OpenAI {
+export function clientFor(baseUrl: string, fetcher?: typeof fetch): OpenAI {
   return new OpenAI({
+    ...(fetcher === undefined ? {} : { fetch: fetcher }),
     apiKey: 'a-client-key',
     baseURL: `${baseUrl}/v1`,
     maxRetries: 0,

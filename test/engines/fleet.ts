@@ -1,0 +1,130 @@
+// `spillway up` before the engines, as an operator runs it: started, asked over HTTP, read through its log.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { startGroup, type ProcessGroup } from './process-group.ts';
+import { waitFor } from './wait.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+
+export interface ReplicaView {
+  readonly replica: string;
+  readonly phase: string;
+  readonly incarnation: string | null;
+  readonly leases: number;
+}
+
+export interface FleetView {
+  readonly replicas: readonly ReplicaView[];
+  readonly leases: number;
+  readonly openRequests: number;
+}
+
+/** What the router's log says about one request. */
+export interface RequestLine {
+  readonly id: string;
+  readonly replica: string | null;
+  readonly attempts: number;
+  readonly outcome: string;
+  readonly reason: string | null;
+  readonly queueMs: number | null;
+  readonly waitMs: number | null;
+  readonly prefillMs: number | null;
+  readonly ttftMs: number | null;
+  readonly predictedTtftMs: number | null;
+  readonly promptTokens: number | null;
+  readonly predictedPromptTokens: number | null;
+  readonly cachedTokens: number | null;
+  readonly predictedCachedTokens: number | null;
+}
+
+export interface FleetOptions {
+  readonly port: number;
+  readonly engineUrls: readonly string[];
+  readonly logPath: string;
+}
+
+export class Fleet {
+  readonly url: string;
+  readonly #group: ProcessGroup;
+  readonly #logPath: string;
+
+  constructor(options: FleetOptions) {
+    this.url = `http://127.0.0.1:${options.port}`;
+    this.#logPath = options.logPath;
+    this.#group = startGroup({
+      command: join(ROOT, 'bin', 'spillway'),
+      args: [
+        'up',
+        '--port',
+        String(options.port),
+        ...options.engineUrls.flatMap((url) => ['--engine', url]),
+      ],
+      cwd: ROOT,
+      logPath: options.logPath,
+    });
+  }
+
+  ended(): number | string | null {
+    return this.#group.ended();
+  }
+
+  async untilListening(limitMs: number): Promise<void> {
+    await waitFor({ what: 'spillway answers', limitMs }, async () => {
+      const ended = this.ended();
+      if (ended !== null) throw new Error(`spillway ended (${ended}): ${this.#lastLines()}`);
+      return (await this.view()) === null ? null : true;
+    });
+  }
+
+  /** Null when it does not answer. */
+  async view(): Promise<FleetView | null> {
+    const status = await this.#json('GET', '/status');
+    return status === null ? null : viewOf(status);
+  }
+
+  /** The router's answer to "where would this go?". */
+  async explain(body: unknown): Promise<unknown> {
+    return this.#json('POST', '/v1/route/explain', body);
+  }
+
+  async metrics(): Promise<string> {
+    const answer = await fetch(`${this.url}/metrics`, { signal: AbortSignal.timeout(5_000) });
+    return answer.text();
+  }
+
+  /** All request lines so far, by request id. */
+  requestLines(): Map<string, RequestLine> {
+    const lines = new Map<string, RequestLine>();
+    for (const text of readFileSync(this.#logPath, 'utf8').split('\n')) {
+      const line = requestLineOf(text);
+      if (line !== null) lines.set(line.id, line);
+    }
+    return lines;
+  }
+
+  /** Resolves with the exit code of a polite end. */
+  async stop(): Promise<number | string> {
+    await this.#group.stop(15_000);
+    return this.#group.end;
+  }
+
+  #lastLines(): string {
+    return readFileSync(this.#logPath, 'utf8').trim().split('\n').slice(-3).join(' | ');
+  }
+
+  async #json(method: string, path: string, body?: unknown): Promise<unknown> {
+    try {
+      const answer = await fetch(this.url + path, {
+        method,
+        signal: AbortSignal.timeout(5_000),
+        ...(body === undefined
+          ? {}
+          : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+      });
+      return answer.ok ? await answer.json() : null;
+    } catch {
+      return null;
+    }
+  }
+}
