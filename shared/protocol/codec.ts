@@ -73,8 +73,9 @@ function decodeMap<T>(frame: Uint8Array, schemas: Schemas<T>): Decoded<T> {
   const raw = unpack(frame);
   if (!isRecord(raw) || typeof raw['kind'] !== 'string') return refused('malformed', 'no kind');
   const kind = raw['kind'];
-  if (!Object.hasOwn(schemas, kind)) return refused('unknown_kind', kind.slice(0, 64));
-  const parsed = schemas[kind]!.safeParse(raw);
+  const schema = Object.hasOwn(schemas, kind) ? schemas[kind] : undefined;
+  if (schema === undefined) return refused('unknown_kind', kind.slice(0, 64));
+  const parsed = schema.safeParse(raw);
   if (!parsed.success) return refused('malformed', `${kind}: ${firstIssue(parsed.error)}`);
   return { ok: true, message: parsed.data, unknownFields: countDropped(raw, parsed.data) };
 }

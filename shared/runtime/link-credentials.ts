@@ -3,6 +3,7 @@
 // Without any secret links come from this machine only. Comparing takes the same time whatever is presented.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
+import { isLoopback } from '../config/address.ts';
 
 export interface LinkCredential {
   readonly secret: string;
@@ -21,7 +22,9 @@ export function grantFor(
   authorization: string | undefined,
   remoteAddress: string,
 ): LinkGrant {
-  if (credentials.length === 0) return { kind: isLoopback(remoteAddress) ? 'any' : 'refused' };
+  if (credentials.length === 0) {
+    return { kind: isLoopback(remoteAddress.replace(/^::ffff:/, '')) ? 'any' : 'refused' };
+  }
   const presented = digest(bearerOf(authorization) ?? '');
   const pools = new Set<string>();
   let any = false;
@@ -39,11 +42,6 @@ export function grantFor(
 export function grantsPool(grant: LinkGrant, pool: string): boolean {
   if (grant.kind === 'refused') return false;
   return grant.kind === 'any' || grant.pools.has(pool);
-}
-
-export function isLoopback(address: string): boolean {
-  const plain = address.startsWith('::ffff:') ? address.slice(7) : address;
-  return plain === '::1' || plain.startsWith('127.');
 }
 
 function bearerOf(authorization: string | undefined): string | null {

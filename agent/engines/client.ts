@@ -1,0 +1,134 @@
+// Speaking HTTP to one engine: every answer bounded in time and bytes, every failure a value.
+
+import type { Dispatcher } from 'undici';
+import type { HttpPools } from '../../shared/runtime/http-pool.ts';
+import type { Timers } from '../../shared/runtime/timers.ts';
+
+export interface EngineClientOptions {
+  /** Base URL, no path. */
+  readonly url: string;
+  readonly apiKey: string | null;
+  readonly pools: HttpPools;
+  readonly timers: Timers;
+}
+
+export type Fetched =
+  | { readonly kind: 'answer'; readonly status: number; readonly body: string }
+  | EngineFailure;
+
+export type EngineFailure =
+  /** Nothing listens. */
+  | { readonly kind: 'refused' }
+  | { readonly kind: 'timeout' }
+  | { readonly kind: 'failed'; readonly detail: string };
+
+export interface EngineRequest {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly signal: AbortSignal;
+}
+
+const MAX_BODY_BYTES = 8 * 1024 * 1024;
+
+export class EngineClient {
+  readonly url: string;
+  readonly #origin: string;
+  readonly #options: EngineClientOptions;
+
+  constructor(options: EngineClientOptions) {
+    this.url = options.url;
+    this.#origin = new URL(options.url).origin;
+    this.#options = options;
+  }
+
+  /** A whole answer within `timeoutMs` and 8 MiB. */
+  async get(path: string, timeoutMs: number): Promise<Fetched> {
+    const deadline = this.deadline(timeoutMs);
+    try {
+      const response = await this.open({ method: 'GET', path, signal: deadline.signal });
+      const body = await bodyText(response.body);
+      return { kind: 'answer', status: response.statusCode, body };
+    } catch (error) {
+      return deadline.signal.aborted ? { kind: 'timeout' } : failureOf(error);
+    } finally {
+      deadline.cancel();
+    }
+  }
+
+  /** Throws as undici does; `failureOf` names it. */
+  open(request: EngineRequest): Promise<Dispatcher.ResponseData> {
+    const { apiKey, pools } = this.#options;
+    return pools.get(this.#origin).request({
+      method: request.method,
+      path: request.path,
+      headers: {
+        accept: '*/*',
+        ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
+        ...request.headers,
+      },
+      ...(request.body === undefined ? {} : { body: request.body }),
+      signal: request.signal,
+    });
+  }
+
+  deadline(afterMs: number): Deadline {
+    return new Deadline(this.#options.timers, afterMs);
+  }
+}
+
+/** Aborts its signal when the time is up; can be set anew while it runs. */
+export class Deadline {
+  readonly #timers: Timers;
+  readonly #controller = new AbortController();
+  #cancel: () => void;
+
+  constructor(timers: Timers, afterMs: number) {
+    this.#timers = timers;
+    this.#cancel = timers.after(afterMs, () => this.#controller.abort());
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  restart(afterMs: number): void {
+    this.#cancel();
+    this.#cancel = this.#timers.after(afterMs, () => this.#controller.abort());
+  }
+
+  cancel(): void {
+    this.#cancel();
+  }
+}
+
+export function failureOf(error: unknown): EngineFailure {
+  const code = codeOf(error);
+  if (code === 'ECONNREFUSED') return { kind: 'refused' };
+  if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'UND_ERR_ABORTED') return { kind: 'timeout' };
+  const text = error instanceof Error ? error.message : String(error);
+  return { kind: 'failed', detail: code === null ? text : `${code}: ${text}` };
+}
+
+/** The first code found: a refused connection to a name with two addresses is an error of errors. */
+function codeOf(error: unknown): string | null {
+  let inner: unknown = error;
+  for (let depth = 0; depth < 5 && inner instanceof Error; depth += 1) {
+    const code = (inner as { code?: unknown }).code;
+    if (typeof code === 'string') return code;
+    inner = inner instanceof AggregateError ? inner.errors[0] : inner.cause;
+  }
+  return null;
+}
+
+async function bodyText(body: Dispatcher.ResponseData['body']): Promise<string> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of body as AsyncIterable<Buffer>) {
+    bytes += piece.length;
+    if (bytes > MAX_BODY_BYTES) throw new Error(`answer longer than ${MAX_BODY_BYTES} bytes`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces).toString('utf8');
+}

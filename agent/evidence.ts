@@ -1,0 +1,118 @@
+// Evidence of an engine's process from outside its port. A refused port alone says nothing: an engine that loads
+// its weights refuses too.
+//
+//   pid file       the process lives, or it does not (a missing file, a process that is gone or a zombie)
+//   process list   only for an engine on this machine, only when its port is refused or opens again, at most every
+//                  10 s. One that names the engine's port is `alive`. None is `absent` only where an earlier list had
+//                  one: an engine in another container never shows
+//
+// Looking is never awaited and never fatal: the last answer counts, `unknown` before the first.
+
+import { readFile } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import type { Clock } from '../shared/runtime/clock.ts';
+import { isLoopback } from '../shared/config/address.ts';
+import type { ProcessEvidence } from './events.ts';
+
+export interface ListedProcess {
+  readonly pid: number;
+  /** Command with its arguments. */
+  readonly command: string;
+}
+
+export interface WitnessOptions {
+  /** Engine's base URL as the agent reaches it. */
+  readonly url: string;
+  readonly pidFile: string | null;
+  readonly clock: Clock;
+  readonly listProcesses: () => Promise<readonly ListedProcess[]>;
+}
+
+const LIST_INTERVAL_MS = 10_000;
+const DEFAULT_ENGINE_PORT = '8000';
+const ENGINE_COMMAND = /vllm|sglang|text-generation/i;
+
+export class ProcessWitness {
+  readonly #options: WitnessOptions;
+  readonly #port: string;
+  readonly #local: boolean;
+  #listedMs = -Infinity;
+  #listing = false;
+  #seen = false;
+  #listed: ProcessEvidence = 'unknown';
+  #answering = false;
+
+  constructor(options: WitnessOptions) {
+    const url = new URL(options.url);
+    this.#options = options;
+    this.#port = url.port === '' ? '80' : url.port;
+    this.#local = isThisMachine(url.hostname.replace(/^\[|\]$/g, ''));
+  }
+
+  /** What is known now, given whether the engine's port has just answered. */
+  async evidence(port: 'answers' | 'refuses'): Promise<ProcessEvidence> {
+    if (this.#options.pidFile !== null) return pidFileEvidence(this.#options.pidFile);
+    if (!this.#local) return 'unknown';
+    const opened = port === 'answers' && !this.#answering;
+    this.#answering = port === 'answers';
+    if (opened || port === 'refuses') void this.#look();
+    return port === 'answers' ? 'alive' : this.#listed;
+  }
+
+  async #look(): Promise<void> {
+    const { clock, listProcesses } = this.#options;
+    if (this.#listing || clock.nowMs() - this.#listedMs < LIST_INTERVAL_MS) return;
+    this.#listing = true;
+    try {
+      const processes = await listProcesses();
+      const found = processes.some((entry) => this.#isEngine(entry.command));
+      this.#listed = found ? 'alive' : this.#seen ? 'absent' : 'unknown';
+      this.#seen ||= found;
+    } catch {
+      // A machine that lists no processes gives no evidence.
+      this.#listed = 'unknown';
+    }
+    this.#listedMs = clock.nowMs();
+    this.#listing = false;
+  }
+
+  #isEngine(command: string): boolean {
+    if (!ENGINE_COMMAND.test(command)) return false;
+    const port = /--port[= ]+(\d+)/.exec(command)?.[1] ?? DEFAULT_ENGINE_PORT;
+    return port === this.#port;
+  }
+}
+
+/** The machine's processes; the library is loaded when it is first needed. */
+export async function listProcesses(): Promise<readonly ListedProcess[]> {
+  const { processes } = await import('systeminformation');
+  const { list } = await processes();
+  return list.map(({ pid, command, params }) => ({ pid, command: `${command} ${params}` }));
+}
+
+async function pidFileEvidence(path: string): Promise<ProcessEvidence> {
+  const pid = Number((await readQuietly(path))?.trim());
+  if (!Number.isInteger(pid) || pid <= 0) return 'absent';
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    return (error as { code?: unknown }).code === 'EPERM' ? 'alive' : 'absent';
+  }
+  const stat = await readQuietly(`/proc/${pid}/stat`);
+  return stat !== null && /\) [ZX] /.test(stat) ? 'absent' : 'alive';
+}
+
+/** Null where it cannot be read. */
+async function readQuietly(path: string): Promise<string | null> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch {
+    return null;
+  }
+}
+
+function isThisMachine(host: string): boolean {
+  if (isLoopback(host)) return true;
+  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  return own.some((face) => face.address === host);
+}

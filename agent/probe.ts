@@ -1,0 +1,154 @@
+// A real generation of a few tokens: the only proof that an engine generates, because it answers 200 and its
+// headers before it has looked at the prompt.
+//
+// The time to the first token runs from sending to the first data event that is no error. The generation counts
+// only when the stream then ends as the protocol says; an error event, `finish_reason: "abort"`, a cut stream or
+// silence longer than the deadline are failures.
+
+import type { Clock } from '../shared/runtime/clock.ts';
+import { failureOf, type Deadline, type EngineClient } from './engines/client.ts';
+import type { GenerateOrder, GenerationOutcome } from './events.ts';
+
+export interface ProbeContext {
+  readonly client: EngineClient;
+  readonly clock: Clock;
+  /** Ids must not meet another agent's. */
+  readonly requestIdPrefix: string;
+  /** Say the rank, where there are several. */
+  readonly ranks: number;
+}
+
+const MAX_STREAM_BYTES = 1024 * 1024;
+
+export async function generate(
+  context: ProbeContext,
+  order: GenerateOrder,
+): Promise<GenerationOutcome> {
+  const { client, clock } = context;
+  const deadline = client.deadline(order.deadlineMs);
+  const sentMs = clock.nowMs();
+  try {
+    const response = await client.open({
+      method: 'POST',
+      path: '/v1/completions',
+      headers: headersFor(context, order),
+      body: bodyOf(order),
+      signal: deadline.signal,
+    });
+    if (response.statusCode !== 200) {
+      await response.body.dump();
+      return { kind: 'failed', cause: 'status' };
+    }
+    return await readStream(response.body as AsyncIterable<Buffer>, {
+      deadline,
+      stallMs: order.deadlineMs,
+      elapsedMs: () => clock.nowMs() - sentMs,
+    });
+  } catch (error) {
+    const failure = failureOf(error);
+    if (failure.kind === 'refused') return { kind: 'failed', cause: 'refused' };
+    const late = deadline.signal.aborted || failure.kind === 'timeout';
+    return { kind: 'failed', cause: late ? 'timeout' : 'broken' };
+  } finally {
+    deadline.cancel();
+  }
+}
+
+function headersFor(context: ProbeContext, order: GenerateOrder): Record<string, string> {
+  const headers: Record<string, string> = {
+    'content-type': 'application/json',
+    'x-request-id': `${context.requestIdPrefix}-${order.id}`,
+  };
+  if (context.ranks > 1) headers['x-data-parallel-rank'] = String(order.rank);
+  return headers;
+}
+
+function bodyOf(order: GenerateOrder): string {
+  return JSON.stringify({
+    model: order.model,
+    prompt: order.prompt,
+    max_tokens: order.maxTokens,
+    temperature: 0,
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+}
+
+interface StreamWatch {
+  readonly deadline: Deadline;
+  readonly stallMs: number;
+  readonly elapsedMs: () => number;
+}
+
+const BROKEN: GenerationOutcome = { kind: 'failed', cause: 'broken' };
+
+async function readStream(
+  body: AsyncIterable<Buffer>,
+  watch: StreamWatch,
+): Promise<GenerationOutcome> {
+  const decoder = new TextDecoder();
+  const seen: Seen = { ttftMs: null, usage: null, finished: false, done: false };
+  let rest = '';
+  let bytes = 0;
+  for await (const piece of body) {
+    bytes += piece.length;
+    if (bytes > MAX_STREAM_BYTES) return BROKEN;
+    watch.deadline.restart(watch.stallMs);
+    const lines = (rest + decoder.decode(piece, { stream: true })).split(/\r?\n/);
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (!readLine(line, seen, watch)) return BROKEN;
+  }
+  if (seen.ttftMs === null || !seen.finished || !seen.done) return BROKEN;
+  return {
+    kind: 'ok',
+    ttftMs: seen.ttftMs,
+    promptTokens: seen.usage?.prompt_tokens ?? null,
+    cachedTokens: seen.usage?.prompt_tokens_details?.cached_tokens ?? null,
+  };
+}
+
+interface StreamUsage {
+  readonly prompt_tokens?: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
+}
+
+interface StreamEvent {
+  readonly error?: unknown;
+  readonly choices?: readonly { readonly finish_reason?: string | null }[];
+  readonly usage?: StreamUsage | null;
+}
+
+interface Seen {
+  ttftMs: number | null;
+  usage: StreamUsage | null;
+  finished: boolean;
+  done: boolean;
+}
+
+/** False where the stream has failed. */
+function readLine(line: string, seen: Seen, watch: StreamWatch): boolean {
+  if (!line.startsWith('data:')) return true;
+  const data = line.slice(5).trim();
+  if (data === '[DONE]') {
+    seen.done = true;
+    return true;
+  }
+  const event = eventOf(data);
+  if (event === null || event.error !== undefined) return false;
+  const reason = event.choices?.[0]?.finish_reason;
+  if (reason === 'abort') return false;
+  if ((event.choices?.length ?? 0) > 0) seen.ttftMs ??= watch.elapsedMs();
+  if (typeof reason === 'string') seen.finished = true;
+  if (event.usage !== undefined && event.usage !== null) seen.usage = event.usage;
+  return true;
+}
+
+function eventOf(data: string): StreamEvent | null {
+  try {
+    const value: unknown = JSON.parse(data);
+    return typeof value === 'object' && value !== null ? (value as StreamEvent) : null;
+  } catch {
+    // An event that is not JSON is a broken stream; the caller says so.
+    return null;
+  }
+}
