@@ -1,0 +1,26 @@
+// From the configuration to what an agent is told.
+
+import type { AgentOptions } from '../../agent/options.ts';
+import type { AgentConfig, FleetConfig } from '../../shared/config/schema.ts';
+import { address } from './router-options.ts';
+
+export function agentOptions(agent: AgentConfig, config: FleetConfig): AgentOptions {
+  const pool = config.pools.find((candidate) => candidate.id === agent.pool);
+  return {
+    pool: agent.pool,
+    engines: agent.engines.map(({ url, advertise, pidFile }) => ({
+      url: withoutSlash(url),
+      advertiseUrl: withoutSlash(advertise ?? url),
+      pidFile,
+    })),
+    routers: agent.routers.map(withoutSlash),
+    linkSecret: agent.secret,
+    engineApiKey: agent.apiKey ?? pool?.apiKey ?? null,
+    listen: address(agent.listen),
+    settings: agent.settings,
+  };
+}
+
+function withoutSlash(url: string): string {
+  return url.replace(/\/$/, '');
+}

@@ -1,0 +1,59 @@
+// From the configuration to what a regional router is told.
+
+import type {
+  PoolOptions,
+  RouterOptions,
+  RouterReloadable,
+} from '../../router/regional/options.ts';
+import { parseListen, type ListenAddress } from '../../shared/config/address.ts';
+import type { FleetConfig } from '../../shared/config/schema.ts';
+
+export function routerOptions(config: FleetConfig): RouterOptions {
+  const { clients, links, admin, addressProof, siblings } = config.router;
+  return {
+    region: config.region,
+    clients: address(clients.listen),
+    links: address(links.listen),
+    admin: admin === null ? null : address(admin.listen),
+    linkSecrets: links.secrets,
+    addressProof,
+    siblings,
+    reloadable: routerReloadable(config),
+  };
+}
+
+export function routerReloadable(config: FleetConfig): RouterReloadable {
+  return {
+    pools: config.pools.map((pool) => poolOptions(pool, config.models)),
+    settings: config.router.routing,
+    limits: config.router.limits,
+  };
+}
+
+function poolOptions(
+  pool: FleetConfig['pools'][number],
+  models: FleetConfig['models'],
+): PoolOptions {
+  const served = Object.entries(models).filter(([, model]) => model.pool === pool.id);
+  return {
+    id: pool.id,
+    models: served.map(([name]) => name),
+    aliases: Object.fromEntries(
+      served.flatMap(([name, { engineModel }]) =>
+        engineModel === null ? [] : [[name, engineModel]],
+      ),
+    ),
+    engineApiKey: pool.apiKey,
+    agentSecrets: pool.agentSecrets,
+    engineCidrs: pool.engineCidrs,
+    enginePriority: pool.enginePriority,
+    cacheSalt: pool.cacheSalt,
+  };
+}
+
+/** The schema has checked the form. */
+export function address(text: string): ListenAddress {
+  const parsed = parseListen(text);
+  if (parsed === null) throw new Error(`not host:port: ${text}`);
+  return parsed;
+}

@@ -1,0 +1,139 @@
+// `spillway agent`: stands beside engines, reports what they do not, dials every router.
+
+import { Command } from 'commander';
+import { startAgent } from '../../agent/start.ts';
+import type { Overlay } from '../../shared/config/diagnostics.ts';
+import { agentOptions } from '../cli/agent-options.ts';
+import { loadOrExplain } from '../cli/configuration.ts';
+import {
+  addSettings,
+  COMMON,
+  configOption,
+  listOption,
+  secretOverlay,
+  setOption,
+  setOverlays,
+  settingOverlays,
+  sourceOf,
+  type Setting,
+} from '../cli/options.ts';
+import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
+import { UsageError } from '../cli/usage-error.ts';
+
+const SETTINGS: readonly Setting[] = [
+  {
+    flags: '--pool <name>',
+    env: 'SPILLWAY_POOL',
+    path: ['agent', 'pool'],
+    about: 'pool that the engines belong to (default: "default")',
+  },
+  {
+    flags: '--listen <host:port>',
+    env: 'SPILLWAY_AGENT_LISTEN',
+    path: ['agent', 'listen'],
+    about: 'health, metrics and the address proof (default: 127.0.0.1:8090)',
+  },
+  {
+    flags: '--revision <name>',
+    env: 'SPILLWAY_REVISION',
+    path: ['agent', 'settings', 'revision'],
+    about: 'revision of the weights, as requests may demand it',
+  },
+  ...COMMON,
+];
+
+const EXAMPLES = `
+Secrets come from the environment or the file: SPILLWAY_LINK_SECRET (towards the routers),
+SPILLWAY_ENGINE_API_KEY (towards the engines).
+
+Examples:
+  $ spillway agent --engine http://127.0.0.1:8000 --router ws://127.0.0.1:8081
+  $ spillway agent --engine http://127.0.0.1:8000 --advertise http://10.0.0.7:8000 \\
+      --pool llama --router ws://routers.internal:8081 --listen 0.0.0.0:8090
+  $ spillway agent --config /etc/spillway/fleet.yaml --engine http://127.0.0.1:8001 \\
+      --listen 127.0.0.1:8091 --set agent.settings.probeIntervalMs=5000`;
+
+interface Flags {
+  readonly config?: string;
+  readonly engine?: readonly string[];
+  readonly advertise?: readonly string[];
+  readonly router?: readonly string[];
+  readonly set?: readonly string[];
+}
+
+export function agentCommand(): Command {
+  const command = new Command('agent')
+    .description('run an agent beside one or more engines')
+    .addOption(configOption())
+    .addOption(
+      listOption('--engine <url...>', 'SPILLWAY_ENGINES', 'engine, as the agent reaches it'),
+    )
+    .addOption(
+      listOption(
+        '--advertise <url...>',
+        'SPILLWAY_ADVERTISE',
+        'the same engine, as routers reach it',
+      ),
+    )
+    .addOption(listOption('--router <url...>', 'SPILLWAY_ROUTERS', 'link listener of a router'))
+    .addOption(setOption())
+    .addHelpText('after', EXAMPLES);
+  addSettings(command, SETTINGS);
+  return command.action(async (flags: Flags) => run(command, flags));
+}
+
+async function run(command: Command, flags: Flags): Promise<void> {
+  const config = loadOrExplain(flags.config ?? null, overlays(command, flags));
+  const { agent } = config;
+  if (agent === undefined) {
+    throw new UsageError(
+      'which engine? Give --engine URL (SPILLWAY_ENGINES) or a file with an agent section (--config)',
+    );
+  }
+  const log = processLog(config.log);
+  const running = await started(
+    startAgent(agentOptions(agent, config), processRuntime(log)),
+    '--listen',
+  );
+  endOnSignal(log, () => running.close());
+}
+
+function overlays(command: Command, flags: Flags): Overlay[] {
+  return [
+    ...engineOverlays(command, flags),
+    ...(flags.router === undefined
+      ? []
+      : [{ path: ['agent', 'routers'], value: flags.router, source: sourceOf(command, 'router') }]),
+    ...settingOverlays(command, SETTINGS),
+    ...(flags.engine === undefined && flags.config === undefined ? [] : secrets()),
+    ...setOverlays(flags.set ?? []),
+  ];
+}
+
+function secrets(): Overlay[] {
+  return [
+    ...secretOverlay(process.env, 'SPILLWAY_LINK_SECRET', {
+      path: ['agent', 'secret'],
+      list: false,
+    }),
+    ...secretOverlay(process.env, 'SPILLWAY_ENGINE_API_KEY', {
+      path: ['agent', 'apiKey'],
+      list: false,
+    }),
+  ];
+}
+
+function engineOverlays(command: Command, flags: Flags): Overlay[] {
+  const { engine, advertise } = flags;
+  if (engine === undefined) {
+    if (advertise === undefined) return [];
+    throw new UsageError('--advertise needs --engine');
+  }
+  if (advertise !== undefined && advertise.length !== engine.length) {
+    throw new UsageError(
+      `${engine.length} engines and ${advertise.length} advertised addresses: give one --advertise for each --engine, in the same order`,
+    );
+  }
+  const value = engine.map((url, i) => ({ url, advertise: advertise?.[i] ?? null }));
+  return [{ path: ['agent', 'engines'], value, source: sourceOf(command, 'engine') }];
+}

@@ -1,0 +1,125 @@
+// `spillway demo` (`npm start`): a whole region in one process: simulated engines, an agent beside each, a router.
+
+import { Command, Option } from 'commander';
+import { startAgent, type RunningAgent } from '../../agent/start.ts';
+import { startRegionalRouter } from '../../router/regional/start.ts';
+import type { FleetConfig } from '../../shared/config/schema.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { startEngineServer } from '../../sim/engine/http.ts';
+import { engineProfile } from '../../sim/engine/profiles.ts';
+import { agentOptions } from '../cli/agent-options.ts';
+import { loadOrExplain } from '../cli/configuration.ts';
+import { addSettings, COMMON, setOption, setOverlays, settingOverlays } from '../cli/options.ts';
+import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
+import { routerOptions } from '../cli/router-options.ts';
+import { tryItLines } from '../cli/try-it.ts';
+import { UsageError } from '../cli/usage-error.ts';
+import { startDemoLoad } from '../demo/load.ts';
+import { waitUntilReady } from '../demo/ready.ts';
+
+const MODEL = 'demo-model';
+
+const EXAMPLES = `
+No key is needed. The engines are simulated: their timing is that of a small GPU, their text means
+nothing.
+
+Examples:
+  $ npm start
+  $ npm start -- --load
+  $ spillway demo --port 9000 --replicas 5`;
+
+interface Flags {
+  readonly port: string;
+  readonly replicas: string;
+  readonly load: boolean;
+  readonly set?: readonly string[];
+}
+
+export function demoCommand(): Command {
+  const command = new Command('demo')
+    .description('run a region of simulated engines in one process')
+    .addOption(
+      new Option('--port <port>', 'where clients connect').env('SPILLWAY_PORT').default('8080'),
+    )
+    .addOption(new Option('--replicas <count>', 'simulated engines, 1 to 32').default('3'))
+    .addOption(
+      new Option('--load', 'also send conversations, to have something to watch').default(false),
+    )
+    .addOption(setOption())
+    .addHelpText('after', EXAMPLES);
+  addSettings(command, COMMON);
+  return command.action(async (flags: Flags) => run(command, flags));
+}
+
+async function run(command: Command, flags: Flags): Promise<void> {
+  const port = wholeNumber('--port', flags.port, { least: 0, most: 65_535 });
+  const replicas = wholeNumber('--replicas', flags.replicas, { least: 1, most: 32 });
+  const config = loadOrExplain(null, [
+    { path: ['router', 'clients', 'listen'], value: `127.0.0.1:${port}`, source: '--port' },
+    { path: ['router', 'links', 'listen'], value: '127.0.0.1:0', source: 'demo' },
+    { path: ['router', 'admin'], value: null, source: 'demo' },
+    { path: ['models', MODEL], value: { pool: 'default' }, source: 'demo' },
+    ...settingOverlays(command, COMMON),
+    ...setOverlays(flags.set ?? []),
+  ]);
+  const runtime = processRuntime(processLog(config.log));
+  const router = await started(startRegionalRouter(routerOptions(config), runtime), '--port');
+  const beside = await Promise.all(
+    Array.from({ length: replicas }, () => startReplica(config, router.linksPort, runtime)),
+  );
+  let stopLoad: (() => void) | null = null;
+  endOnSignal(runtime.log, async () => {
+    stopLoad?.();
+    await router.drain();
+    await Promise.all(beside.map((close) => close()));
+    await router.close();
+  });
+  const base = `http://127.0.0.1:${router.clientsPort}`;
+  console.log(`${replicas} simulated engines are loading …`);
+  await waitUntilReady(base, runtime);
+  for (const line of tryItLines('127.0.0.1', router.clientsPort, MODEL)) console.log(line);
+  if (flags.load) stopLoad = startDemoLoad({ base, model: MODEL, ...runtime });
+}
+
+/** An engine and the agent beside it; the result ends both. */
+async function startReplica(
+  config: FleetConfig,
+  linksPort: number,
+  runtime: RoleRuntime,
+): Promise<() => Promise<void>> {
+  const profile = engineProfile('demo');
+  if (profile === null) throw new Error('the demo profile is gone');
+  const engine = await startEngineServer(
+    { host: '127.0.0.1', port: 0, model: MODEL, profile },
+    runtime,
+  );
+  const withAgent = loadOrExplain(null, [
+    {
+      path: ['agent'],
+      value: {
+        engines: [{ url: `http://127.0.0.1:${engine.port}` }],
+        routers: [`ws://127.0.0.1:${linksPort}`],
+        listen: '127.0.0.1:0',
+        settings: { revision: 'demo' },
+      },
+      source: 'demo',
+    },
+  ]);
+  const { agent } = withAgent;
+  if (agent === undefined) throw new Error('a demo replica always has an agent');
+  const running: RunningAgent = await startAgent(agentOptions(agent, config), runtime);
+  return async () => {
+    await running.close();
+    await engine.close();
+  };
+}
+
+function wholeNumber(
+  flag: string,
+  text: string,
+  { least, most }: { readonly least: number; readonly most: number },
+): number {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= least && value <= most) return value;
+  throw new UsageError(`${flag} ${text}: must be a whole number from ${least} to ${most}`);
+}

@@ -1,0 +1,48 @@
+// `spillway engine-sim`: a simulated vLLM over HTTP, for trying Spillway and for tests without a GPU.
+
+import { Command, Option } from 'commander';
+import { startEngineServer } from '../../sim/engine/http.ts';
+import {
+  ENGINE_SIM_OPTIONS,
+  parseEngineSimOptions,
+  type EngineSimValues,
+} from '../../sim/engine/http-options.ts';
+import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
+import { UsageError } from '../cli/usage-error.ts';
+
+const EXAMPLES = `
+It speaks vLLM's chat, completions, models, health, version, metrics and load, and computes its answers'
+timing from a model of the engine; the text that it generates means nothing.
+
+Examples:
+  $ spillway engine-sim --port 8000
+  $ spillway engine-sim --port 8001 --model llama --loading-ms 60000 --kv-tokens 65536`;
+
+export function engineSimCommand(): Command {
+  const command = new Command('engine-sim')
+    .description('run a simulated engine')
+    .addHelpText('after', EXAMPLES);
+  for (const { flags, description, default: byDefault } of ENGINE_SIM_OPTIONS) {
+    const option = new Option(flags, description);
+    command.addOption(byDefault === undefined ? option : option.default(byDefault));
+  }
+  return command.action(async (flags: Record<string, string | boolean>) => run(flags));
+}
+
+async function run(flags: Readonly<Record<string, string | boolean>>): Promise<void> {
+  const values = Object.fromEntries(
+    ENGINE_SIM_OPTIONS.map(({ key, flags: text }) => [
+      key,
+      flags[new Option(text).attributeName()],
+    ]),
+  ) as EngineSimValues;
+  const parsed = parseEngineSimOptions(values);
+  if (!parsed.ok) throw new UsageError(parsed.problems.join('\n'));
+  const log = processLog({ level: 'info', format: 'auto' });
+  const server = await started(startEngineServer(parsed.options, processRuntime(log)), '--port');
+  const { host, model, profile, loadingMs } = parsed.options;
+  endOnSignal(log, () => server.close());
+  console.log(
+    `simulated engine "${model}" (${profile.name}) on http://${host}:${server.port}, serving after ${loadingMs ?? profile.loadingMs} ms`,
+  );
+}

@@ -1,0 +1,151 @@
+// `spillway router`: the regional router. With a file, changes of it are taken while it runs.
+
+import { Command } from 'commander';
+import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
+import type { Overlay } from '../../shared/config/diagnostics.ts';
+import { parseFleet } from '../../shared/config/load.ts';
+import { startReload, type Reloader } from '../../shared/config/reload.ts';
+import type { FleetConfig } from '../../shared/config/schema.ts';
+import { ConfigState, type ConfigView } from '../../shared/config/state.ts';
+import type { Logger } from '../../shared/runtime/log.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { loadOrExplain } from '../cli/configuration.ts';
+import {
+  addSettings,
+  COMMON,
+  configOption,
+  secretOverlay,
+  setOption,
+  setOverlays,
+  settingOverlays,
+  type Setting,
+} from '../cli/options.ts';
+import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
+import { routerOptions, routerReloadable } from '../cli/router-options.ts';
+
+const SETTINGS: readonly Setting[] = [
+  {
+    flags: '--listen <host:port>',
+    env: 'SPILLWAY_LISTEN',
+    path: ['router', 'clients', 'listen'],
+    about: 'where clients connect (default: 127.0.0.1:8080)',
+  },
+  {
+    flags: '--access <who>',
+    env: 'SPILLWAY_ACCESS',
+    path: ['router', 'clients', 'access'],
+    about: 'loopback, or open to whoever reaches the listener',
+  },
+  {
+    flags: '--links <host:port>',
+    env: 'SPILLWAY_LINKS',
+    path: ['router', 'links', 'listen'],
+    about: 'where agents connect (default: 127.0.0.1:8081)',
+  },
+  {
+    flags: '--admin <host:port>',
+    env: 'SPILLWAY_ADMIN',
+    path: ['router', 'admin', 'listen'],
+    about: 'metrics, status, readiness (default: 127.0.0.1:8082)',
+  },
+  ...COMMON,
+];
+
+const EXAMPLES = `
+The secret of the links comes from the environment (SPILLWAY_LINK_SECRET; two, separated by a
+comma, while rotating) or the file.
+
+A file given with --config is watched: pools, models, router.routing and router.limits are swapped
+while running (also on SIGHUP); a broken file changes nothing, and /status says why.
+
+Examples:
+  $ spillway router
+  $ spillway router --config /etc/spillway/fleet.yaml
+  $ SPILLWAY_LINK_SECRET=… spillway router --listen 0.0.0.0:8080 --access open --links 0.0.0.0:8081`;
+
+interface Flags {
+  readonly config?: string;
+  readonly set?: readonly string[];
+}
+
+export function routerCommand(): Command {
+  const command = new Command('router')
+    .description('run a regional router')
+    .addOption(configOption())
+    .addOption(setOption())
+    .addHelpText('after', EXAMPLES);
+  addSettings(command, SETTINGS);
+  return command.action(async (flags: Flags) => run(command, flags));
+}
+
+async function run(command: Command, flags: Flags): Promise<void> {
+  const overlays = [
+    ...settingOverlays(command, SETTINGS),
+    ...secretOverlay(process.env, 'SPILLWAY_LINK_SECRET', {
+      path: ['router', 'links', 'secrets'],
+      list: true,
+    }),
+    ...setOverlays(flags.set ?? []),
+  ];
+  const file = flags.config ?? null;
+  const config = loadOrExplain(file, overlays);
+  const log = processLog(config.log);
+  const state = new ConfigState();
+  const runtime = { ...processRuntime(log), configView: state.view };
+  const router = await started(
+    startRegionalRouter(routerOptions(config), runtime),
+    '--listen, --links, --admin',
+  );
+  const reloader = file === null ? null : reload({ file, overlays, config, router, state, log });
+  process.on('SIGHUP', () => reloader?.reload());
+  endOnSignal(log, async () => {
+    reloader?.close();
+    await drainAndClose(router, config, log);
+  });
+}
+
+interface Reloadable {
+  readonly file: string;
+  readonly overlays: readonly Overlay[];
+  readonly config: FleetConfig;
+  readonly router: RunningRouter;
+  readonly state: ConfigState;
+  readonly log: Logger;
+}
+
+function reload({ file, overlays, config, router, state, log }: Reloadable): Reloader {
+  return startReload({
+    file,
+    role: 'router',
+    running: config,
+    parse: (text) => parseFleet({ file, text, environment: process.env, overlays }),
+    apply: (next) => router.reload(routerReloadable(next)),
+    state,
+    told: (view) => tell(view, log),
+    timers: systemTimers,
+  });
+}
+
+function tell(view: ConfigView, log: Logger): void {
+  const { generation, lastReloadOk, lastError, restartFields } = view;
+  if (!lastReloadOk) {
+    log.error(
+      { generation, problems: lastError },
+      'configuration refused: the last good one stays',
+    );
+  } else if (restartFields.length > 0) {
+    log.warn({ generation, restartFields }, 'configuration taken; these fields need a restart');
+  } else log.info({ generation }, 'configuration taken');
+}
+
+/** Not ready, still accepting for `acceptMs`, then what runs may end for `drainMs`. */
+async function drainAndClose(
+  router: RunningRouter,
+  config: FleetConfig,
+  log: Logger,
+): Promise<void> {
+  const { acceptMs, drainMs } = config.router.shutdown;
+  log.info({ acceptMs, drainMs }, 'draining');
+  await router.drain({ acceptMs, drainMs });
+  await router.close();
+}

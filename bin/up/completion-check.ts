@@ -1,0 +1,55 @@
+// Two tiny real completions of one prompt: the second finds the first in the KV cache, so an engine that can tell
+// cached tokens tells them now (some versions leave the member out while it is zero).
+
+import { parsed } from './ask.ts';
+import type { DetectOptions, Finding } from './facts.ts';
+
+/** Long enough for several KV blocks of the usual sizes. */
+const PROMPT = Array.from({ length: 96 }, (_, i) => `spillway ${i}`).join(' ');
+
+export async function completionFindings(
+  options: DetectOptions & { readonly model: string },
+): Promise<Finding[]> {
+  await complete(options);
+  const usage = await complete(options);
+  if (usage === null) {
+    return [
+      {
+        missing: 'an answer to a one-token completion',
+        cost: 'whether it reports cached tokens could not be checked',
+      },
+    ];
+  }
+  const details = usage['prompt_tokens_details'];
+  if (typeof details === 'object' && details !== null && 'cached_tokens' in details) return [];
+  return [
+    {
+      missing: '--enable-prompt-tokens-details',
+      cost: 'predicted cache hits cannot be compared with real ones: predictions stay uncorrected, and usage shows clients no cached_tokens',
+    },
+  ];
+}
+
+/** The answer's `usage`; null when there was no good answer. */
+async function complete({
+  url,
+  apiKey,
+  model,
+  timeoutMs,
+}: DetectOptions & { readonly model: string }): Promise<Record<string, unknown> | null> {
+  const headers: Record<string, string> = { 'content-type': 'application/json' };
+  if (apiKey !== null) headers['authorization'] = `Bearer ${apiKey}`;
+  try {
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ model, prompt: PROMPT, max_tokens: 1, temperature: 0 }),
+      signal: AbortSignal.timeout(timeoutMs * 4),
+    });
+    const usage = parsed(await response.text())?.['usage'];
+    const good = response.status === 200 && typeof usage === 'object' && usage !== null;
+    return good ? (usage as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
