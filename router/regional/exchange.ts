@@ -1,0 +1,375 @@
+// One request from its arrival to its last byte: the client's reply on one side, one attempt after the other
+// on the engines' side. The core decides, this carries out. It ends exactly once, and whatever it held (body
+// bytes, its place in the maps) is given back then.
+//
+//   the client leaves        → core told, attempt aborted, nothing more is written
+//   attempt fails unseen     → core told, which tries again or refuses
+//   attempt fails when seen  → error event to the client, core told that it was seen
+
+import { ERRORS, type ErrorCode, type LogLevel } from '../../shared/errors.ts';
+import type { Decision } from '../../shared/model/decision.ts';
+import type { RequestId } from '../../shared/model/ids.ts';
+import type { Usage } from '../../shared/protocol/messages.ts';
+import type { BodyHold } from '../gateway/body-budget.ts';
+import { engineErrorAnswer } from '../gateway/error-envelope.ts';
+import type { OpenAiRequest } from '../gateway/openai-request.ts';
+import type { Reply } from '../gateway/reply.ts';
+import type { UpstreamResult } from '../gateway/upstream-result.ts';
+import {
+  Upstream,
+  type ClientError,
+  type CommittedHead,
+  type UpstreamOrder,
+  type UpstreamOwner,
+} from '../gateway/upstream.ts';
+import type { Attempt, RouterEffect, RouterEvent } from './events.ts';
+import type { Metrics } from '../../shared/runtime/metrics.ts';
+import type { MetricName } from './metrics.ts';
+import type { Outcome, RequestRecord } from './request-log.ts';
+import { replicaLabel, routedHeaders } from './routed-headers.ts';
+
+/** A client that takes nothing for so long is cut off, ms: its answer waits in memory. */
+const CLIENT_STALL_MS = 300_000;
+
+export interface ExchangeDeps {
+  nowMs(): number;
+  post(event: RouterEvent): void;
+  /** The order for an attempt of this request: where, with which headers and bytes. */
+  orderFor(exchange: Exchange, attempt: Attempt): UpstreamOrder;
+  readonly metrics: Metrics<MetricName>;
+  keepAliveAfterMs(): number;
+  over(exchange: Exchange, record: RequestRecord, level: LogLevel): void;
+}
+
+export interface ExchangeFacts {
+  readonly id: RequestId;
+  readonly clientId: string | null;
+  readonly arrivedMs: number;
+  readonly bodyBytes: number;
+  readonly passedHeaders: Readonly<Record<string, string>>;
+}
+
+export class Exchange implements UpstreamOwner {
+  readonly facts: ExchangeFacts;
+  /** Null once the answer has begun: no other attempt will need the bytes. */
+  request: OpenAiRequest | null;
+  private readonly deps: ExchangeDeps;
+  private readonly reply: Reply;
+  private readonly hold: BodyHold;
+  private readonly route: string;
+  private readonly model: string;
+  private readonly stream: boolean;
+  private upstream: Upstream | null = null;
+  private attempt: Attempt | null = null;
+  private decision: Decision | null = null;
+  private attempts = 0;
+  private attemptMs = 0;
+  private queueMs: number | null = null;
+  private firstTokenMs: number | null = null;
+  private lastDataMs = 0;
+  private committedHead: CommittedHead | null = null;
+  private slowSinceMs: number | null = null;
+  private lastCause: string | null = null;
+  private gone = false;
+  private closed = false;
+
+  constructor(
+    deps: ExchangeDeps,
+    facts: ExchangeFacts,
+    parts: { readonly request: OpenAiRequest; readonly reply: Reply; readonly hold: BodyHold },
+  ) {
+    this.deps = deps;
+    this.facts = facts;
+    this.request = parts.request;
+    this.reply = parts.reply;
+    this.hold = parts.hold;
+    this.route = parts.request.route;
+    this.model = parts.request.model;
+    this.stream = parts.request.stream;
+  }
+
+  get id(): RequestId {
+    return this.facts.id;
+  }
+
+  // ── from the core ────────────────────────────────────────────────────────────────────────────────────
+
+  /** Sends the request to a replica. */
+  send(attempt: Attempt, decision: Decision): void {
+    const { deps } = this;
+    this.decision = decision;
+    if (this.closed || this.gone || this.request === null) {
+      const result: UpstreamResult = { kind: 'clientGone' };
+      deps.post({ kind: 'attemptEnded', lease: attempt.lease, result, committed: false });
+      return;
+    }
+    const now = deps.nowMs();
+    this.attempt = attempt;
+    this.attempts += 1;
+    this.attemptMs = now;
+    if (this.queueMs === null) {
+      this.queueMs = now - this.facts.arrivedMs;
+      deps.metrics.observe('queue_wait_seconds', this.queueMs / 1_000, { pool: attempt.pool });
+    } else {
+      const cause = this.lastCause ?? 'unknown';
+      deps.metrics.add('retries_total', { pool: attempt.pool, cause });
+    }
+    this.upstream = new Upstream(deps.orderFor(this, attempt), this);
+    this.upstream.start();
+  }
+
+  /** The request waits; nothing is written for now. */
+  queued(decision: Decision): void {
+    this.decision = decision;
+  }
+
+  refuse(effect: Extract<RouterEffect, { kind: 'refuse' }>): void {
+    if (this.closed) return;
+    this.decision = effect.decision ?? this.decision;
+    const { code, message, retryAfterMs } = effect;
+    if (effect.decision?.kind === 'shed') {
+      this.deps.metrics.add('sheds_total', { reason: effect.decision.reason });
+    }
+    this.fail('refused', { code, message, retryAfterMs });
+  }
+
+  abort(reason: 'client_gone' | 'first_token_timeout'): void {
+    this.upstream?.abort(
+      reason === 'client_gone'
+        ? { kind: 'clientGone' }
+        : { kind: 'serverFault', cause: reason, detail: 'no first token in time' },
+    );
+  }
+
+  extend(timeoutMs: number): void {
+    this.upstream?.extend(timeoutMs);
+  }
+
+  // ── from the client ──────────────────────────────────────────────────────────────────────────────────
+
+  clientGone(): void {
+    if (this.closed || this.gone) return;
+    this.gone = true;
+    const stage =
+      this.committedHead !== null ? 'streaming' : this.upstream !== null ? 'waiting' : 'queued';
+    this.deps.metrics.add('client_aborts_total', { stage });
+    this.deps.post({ kind: 'clientGone', request: this.id });
+    if (this.upstream === null) this.finish('client_gone', null);
+  }
+
+  /** Deadlines and keep-alive comments. */
+  check(nowMs: number): void {
+    if (this.closed) return;
+    this.upstream?.check(nowMs);
+    if (this.slowSinceMs !== null) {
+      if (nowMs - this.slowSinceMs >= CLIENT_STALL_MS) {
+        this.deps.metrics.add('limit_hits_total', { limit: 'client_stall' });
+        this.reply.destroy();
+      }
+      return;
+    }
+    const silentMs = nowMs - this.reply.lastWriteMs;
+    if (this.stream && !this.gone && silentMs >= this.deps.keepAliveAfterMs()) {
+      this.reply.keepAlive(nowMs);
+    }
+  }
+
+  /** A bug met while this request was handled. */
+  broken(): void {
+    this.fail('refused', { code: 'internal', message: 'The router failed on this request.' });
+    this.deps.post({ kind: 'clientGone', request: this.id });
+    this.upstream?.abort({ kind: 'clientGone' });
+  }
+
+  // ── from the engine ──────────────────────────────────────────────────────────────────────────────────
+
+  nowMs(): number {
+    return this.deps.nowMs();
+  }
+
+  committed(head: CommittedHead): void {
+    const { deps, attempt } = this;
+    if (attempt === null) return;
+    const now = deps.nowMs();
+    this.committedHead = head;
+    this.request = null;
+    this.hold.release();
+    const routed = this.routed();
+    if (!head.stream) return this.reply.beginAnswer(200, head, routed);
+    this.firstTokenMs = now;
+    this.lastDataMs = now;
+    this.reply.beginStream(head.contentType, routed);
+    const { pool } = attempt;
+    deps.metrics.observe('ttft_seconds', (now - this.facts.arrivedMs) / 1_000, { pool });
+    if (attempt.predictedTtftMs !== null) {
+      const errorMs = now - this.attemptMs - attempt.predictedTtftMs;
+      deps.metrics.observe('ttft_prediction_error_seconds', errorMs / 1_000, { pool });
+    }
+    deps.post({ kind: 'firstToken', lease: attempt.lease });
+  }
+
+  pass(pieces: readonly Buffer[], dataEvents: number): boolean {
+    const now = this.deps.nowMs();
+    if (dataEvents > 0 && this.attempt !== null) {
+      const gapMs = now - this.lastDataMs;
+      if (gapMs > 0) {
+        const { pool } = this.attempt;
+        this.deps.metrics.observe('inter_token_seconds', gapMs / dataEvents / 1_000, { pool });
+      }
+      this.lastDataMs = now;
+    }
+    const [first] = pieces;
+    const piece = pieces.length === 1 && first !== undefined ? first : Buffer.concat(pieces);
+    if (this.reply.write(piece, now)) return true;
+    if (this.slowSinceMs === null) {
+      this.slowSinceMs = now;
+      this.reply.onceDrained(() => {
+        this.slowSinceMs = null;
+        this.upstream?.resume();
+      });
+    }
+    return false;
+  }
+
+  late(): void {
+    if (this.attempt !== null) {
+      this.deps.post({ kind: 'firstTokenLate', lease: this.attempt.lease });
+    }
+  }
+
+  over(result: UpstreamResult, committed: boolean, clientError: ClientError | null): void {
+    const { attempt } = this;
+    this.upstream = null;
+    this.lastCause = causeOf(result);
+    if (clientError !== null) this.passClientError(clientError);
+    else if (result.kind === 'complete') this.complete(result.usage);
+    else if (this.gone || result.kind === 'clientGone') this.finish('client_gone', null);
+    else if (committed) this.interrupted();
+    if (attempt !== null) {
+      this.deps.post({ kind: 'attemptEnded', lease: attempt.lease, result, committed });
+    }
+  }
+
+  // ── ends ─────────────────────────────────────────────────────────────────────────────────────────────
+
+  private complete(usage: Usage | null): void {
+    this.reply.end();
+    this.finish('complete', { status: 200, code: null, usage });
+  }
+
+  private passClientError(clientError: ClientError): void {
+    const answer = engineErrorAnswer(clientError.status, clientError.body);
+    const late = this.reply.passError(answer, this.routed());
+    if (late) this.deps.metrics.add('late_errors_total', { code: 'engine_error' });
+    this.finish('client_error', { status: answer.status, code: 'engine_error', late });
+  }
+
+  private interrupted(): void {
+    const pool = this.attempt?.pool ?? 'none';
+    const cause = this.lastCause ?? 'unknown';
+    this.deps.metrics.add('interrupted_streams_total', { pool, cause });
+    // Only an event stream has words for it; any other answer must not look whole.
+    if (this.committedHead?.stream !== true) {
+      this.reply.destroy();
+      return this.finish('interrupted', { status: 200, code: 'stream_interrupted' });
+    }
+    const message = 'The replica failed while it was answering; the answer is incomplete.';
+    this.fail('interrupted', { code: 'stream_interrupted', message });
+  }
+
+  private fail(
+    outcome: Outcome,
+    facts: { code: ErrorCode; message: string; retryAfterMs?: number | null },
+  ): void {
+    if (this.closed) return;
+    const late = this.reply.fail(facts, this.routed());
+    if (late && this.reply.keptAlive && this.committedHead === null) {
+      this.deps.metrics.add('late_errors_total', { code: facts.code });
+    }
+    const status = late ? 200 : ERRORS[facts.code].status;
+    this.finish(outcome, { status, code: facts.code, late });
+  }
+
+  private finish(
+    outcome: Outcome,
+    end: { status: number; code: string | null; usage?: Usage | null; late?: boolean } | null,
+  ): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.request = null;
+    this.hold.release();
+    const pool = this.attempt?.pool ?? 'none';
+    this.deps.metrics.add('requests_total', { route: this.route, pool, outcome });
+    const usage = end?.usage ?? null;
+    if (usage !== null) this.countUsage(usage);
+    this.deps.over(this, this.record(outcome, { ...end, usage }), levelOf(outcome, end?.code));
+  }
+
+  private countUsage(usage: Usage): void {
+    const { metrics } = this.deps;
+    const { attempt } = this;
+    if (attempt === null) return;
+    const { pool } = attempt;
+    metrics.add('prompt_tokens_total', { pool }, usage.promptTokens);
+    metrics.add('completion_tokens_total', { pool }, usage.completionTokens);
+    if (usage.cachedTokens === null) return;
+    metrics.add('prefix_reported_tokens_total', { pool }, usage.cachedTokens);
+    metrics.add('prefix_predicted_tokens_total', { pool }, attempt.predictedCachedTokens);
+  }
+
+  private routed() {
+    return routedHeaders({
+      attempt: this.attempt,
+      decision: this.decision,
+      attempts: this.attempts,
+      queueMs: this.queueMs,
+    });
+  }
+
+  private record(
+    outcome: Outcome,
+    end: { status?: number; code?: string | null; usage: Usage | null; late?: boolean },
+  ): RequestRecord {
+    const { attempt, facts, firstTokenMs } = this;
+    return {
+      id: facts.id,
+      clientId: facts.clientId,
+      route: this.route,
+      outcome,
+      status: end.status ?? null,
+      code: end.code ?? null,
+      cause: outcome === 'complete' ? null : this.lastCause,
+      model: this.model,
+      stream: this.stream,
+      pool: attempt?.pool ?? null,
+      replica: attempt === null ? null : replicaLabel(attempt),
+      rank: attempt?.target.rank ?? null,
+      attempts: this.attempts,
+      reason: this.decision?.reason ?? null,
+      bodyBytes: facts.bodyBytes,
+      queueMs: this.queueMs,
+      waitMs: attempt?.waitMs ?? null,
+      prefillMs: attempt?.prefillMs ?? null,
+      predictedTtftMs: attempt?.predictedTtftMs ?? null,
+      attemptTtftMs: firstTokenMs === null ? null : firstTokenMs - this.attemptMs,
+      ttftMs: firstTokenMs === null ? null : firstTokenMs - facts.arrivedMs,
+      durationMs: this.deps.nowMs() - facts.arrivedMs,
+      predictedPromptTokens: attempt?.predictedPromptTokens ?? null,
+      promptTokens: end.usage?.promptTokens ?? null,
+      predictedCachedTokens: attempt?.predictedCachedTokens ?? null,
+      cachedTokens: end.usage?.cachedTokens ?? null,
+      completionTokens: end.usage?.completionTokens ?? null,
+      lateError: end.late === true,
+    };
+  }
+}
+
+function causeOf(result: UpstreamResult): string {
+  return result.kind === 'serverFault' ? result.cause : result.kind;
+}
+
+function levelOf(outcome: Outcome, code: string | null | undefined): LogLevel {
+  if (outcome === 'interrupted') return 'warn';
+  const row = code !== null && code !== undefined && code in ERRORS ? ERRORS[code as ErrorCode] : null;
+  return row?.level ?? 'info';
+}

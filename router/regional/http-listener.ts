@@ -1,0 +1,162 @@
+// An HTTP listener with a table of routes. Every answer carries a request id, every unknown path or method
+// gets an error in OpenAI's envelope, and a handler that throws costs its own request only.
+
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { FleetError } from '../../shared/errors.ts';
+import type { Clock } from '../../shared/runtime/clock.ts';
+import { randomHex } from '../../shared/runtime/entropy.ts';
+import { errorAnswer, errorFacts } from '../gateway/error-envelope.ts';
+import { clientRequestId } from '../gateway/headers.ts';
+import { requestIdOf } from '../gateway/openai-request.ts';
+import { Reply } from '../gateway/reply.ts';
+import type { RequestId } from '../../shared/model/ids.ts';
+import type { Listen } from './options.ts';
+
+export interface Call {
+  readonly id: RequestId;
+  readonly clientId: string | null;
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly reply: Reply;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly arrivedMs: number;
+}
+
+export interface Route {
+  readonly method: 'GET' | 'POST';
+  /** Exact path, or a prefix when it ends in `/`. */
+  readonly path: string;
+  /** May throw `FleetError`, before anything was written. */
+  readonly handle: (call: Call) => void | Promise<void>;
+}
+
+export interface ListenerOptions {
+  readonly listen: Listen;
+  readonly clock: Clock;
+  readonly headerBytes: number;
+  readonly requestTimeoutMs: number;
+  readonly routes: readonly Route[];
+  /** A request ended without reaching a replica: for log and metrics. */
+  readonly onRefused: (call: Call, error: unknown) => void;
+}
+
+export interface HttpListener {
+  readonly port: number;
+  /** Stops accepting; resolves when every connection is closed. Idle ones are closed at once. */
+  close(): Promise<void>;
+}
+
+const KEEP_ALIVE_MS = 75_000;
+
+export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
+  const server = createServer(
+    {
+      maxHeaderSize: options.headerBytes,
+      requestTimeout: options.requestTimeoutMs,
+      headersTimeout: Math.min(options.requestTimeoutMs, 60_000),
+      connectionsCheckingInterval: 1_000,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      noDelay: true,
+    },
+    (request, response) => void serve(options, request, response),
+  );
+  server.on('clientError', refuseUnparsed);
+  await listening(server, options.listen);
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeIdleConnections();
+      }),
+  };
+}
+
+async function serve(
+  options: ListenerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const call = callOf(options, request, response);
+  // A client that resets its connection is seen as a closed response; the error itself says nothing more.
+  response.on('error', () => undefined);
+  try {
+    await findRoute(options.routes, call).handle(call);
+  } catch (error) {
+    if (!call.reply.ended) call.reply.fail(errorFacts(error));
+    options.onRefused(call, error);
+  }
+}
+
+function callOf(options: ListenerOptions, request: IncomingMessage, response: ServerResponse): Call {
+  const arrivedMs = options.clock.nowMs();
+  const id = requestIdOf(randomHex(12));
+  const clientId = clientRequestId(request.headers['x-request-id']);
+  const [path = '/', query = ''] = (request.url ?? '/').split('?', 2);
+  const own = { 'x-request-id': clientId ?? id, 'x-spillway-request-id': id };
+  return {
+    id,
+    clientId,
+    request,
+    response,
+    reply: new Reply(response, own, arrivedMs),
+    path,
+    query: new URLSearchParams(query),
+    arrivedMs,
+  };
+}
+
+function findRoute(routes: readonly Route[], call: Call): Route {
+  const onPath = routes.filter((route) =>
+    route.path.endsWith('/') && route.path !== '/'
+      ? call.path.startsWith(route.path)
+      : call.path === route.path,
+  );
+  const found = onPath.find((route) => route.method === call.request.method);
+  if (found !== undefined) return found;
+  if (onPath.length === 0) {
+    throw new FleetError('not_found', `There is no ${printable(call.path)} here.`);
+  }
+  call.response.setHeader('allow', onPath.map((route) => route.method).join(', '));
+  throw new FleetError('method_not_allowed', `${call.path} does not take ${call.request.method}.`);
+}
+
+function printable(path: string): string {
+  return path.length > 80 ? `${path.slice(0, 80)}…` : path;
+}
+
+/** What the HTTP parser refuses has no request to answer: the envelope is written by hand. */
+function refuseUnparsed(error: Error, socket: import('node:stream').Duplex): void {
+  if (!socket.writable) return void socket.destroy();
+  const code = (error as { code?: unknown }).code;
+  const answer =
+    code === 'ERR_HTTP_REQUEST_TIMEOUT'
+      ? errorAnswer({ code: 'request_timeout', message: 'The request did not arrive in time.' })
+      : errorAnswer({ code: 'invalid_request', message: 'The request is not valid HTTP.' });
+  const status = code === 'HPE_HEADER_OVERFLOW' ? 431 : answer.status;
+  const head = [
+    `HTTP/1.1 ${status} Refused`,
+    `x-request-id: ${requestIdOf(randomHex(12))}`,
+    `content-type: ${answer.contentType}`,
+    `content-length: ${answer.body.length}`,
+    'connection: close',
+  ].join('\r\n');
+  socket.end(`${head}\r\n\r\n${answer.body.toString()}`);
+}
+
+function listening(server: Server, listen: Listen): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(listen.port, listen.host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}

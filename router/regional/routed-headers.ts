@@ -1,0 +1,40 @@
+// What an answer says of its routing, as headers (router/gateway/headers.ts has the table).
+
+import type { Decision } from '../../shared/model/decision.ts';
+import type { AnswerHeaders } from '../gateway/reply.ts';
+import type { Attempt } from './events.ts';
+
+export interface RoutedFacts {
+  /** The last one; null where the request never left the router. */
+  readonly attempt: Attempt | null;
+  readonly decision: Decision | null;
+  readonly attempts: number;
+  readonly queueMs: number | null;
+}
+
+export function routedHeaders(facts: RoutedFacts): AnswerHeaders {
+  const { attempt, decision, attempts, queueMs } = facts;
+  const headers: AnswerHeaders = {};
+  if (decision !== null) headers['x-spillway-route-reason'] = decision.reason;
+  if (attempt === null) return headers;
+  headers['x-spillway-pool'] = attempt.pool;
+  headers['x-spillway-replica'] = replicaLabel(attempt);
+  headers['x-spillway-attempts'] = String(attempts);
+  headers['x-spillway-prompt-tokens'] = whole(attempt.predictedPromptTokens);
+  headers['x-spillway-cached-tokens'] = whole(attempt.predictedCachedTokens);
+  if (queueMs !== null) headers['x-spillway-queue-ms'] = whole(queueMs);
+  if (attempt.predictedTtftMs !== null) {
+    headers['x-spillway-predicted-ttft-ms'] = whole(attempt.predictedTtftMs);
+  }
+  return headers;
+}
+
+/** The replica's id, with its rank where it has several. */
+export function replicaLabel(attempt: Attempt): string {
+  const { replica, rank } = attempt.target;
+  return attempt.rankHeader === null ? replica : `${replica}#${rank}`;
+}
+
+function whole(value: number): string {
+  return String(Math.round(value));
+}
