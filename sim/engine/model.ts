@@ -49,6 +49,8 @@ export type EngineEvent =
       readonly tokenId: number;
       /** 0 for the first. */
       readonly index: number;
+      /** Set on the last, which a `finished` follows. */
+      readonly finish: FinishReason | null;
       /** Prompt tokens found in the cache when it was admitted. */
       readonly cachedTokens: number;
     }
@@ -364,7 +366,8 @@ export class EngineModel {
       this.#stats.interTokenLatency.observe((atMs - request.lastTokenMs) / 1000);
     }
     request.lastTokenMs = atMs;
-    events.push({ kind: 'token', id: request.id, atMs, tokenId, index, cachedTokens });
+    const finish = ends ? request.finishReason : null;
+    events.push({ kind: 'token', id: request.id, atMs, tokenId, index, finish, cachedTokens });
     if (ends) this.#finish(request, atMs, events);
   }
 

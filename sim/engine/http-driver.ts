@@ -1,0 +1,86 @@
+// Runs an engine model in real time: one timer at its next event, events handed to whoever submitted the request.
+
+import type { Clock } from '../../shared/runtime/clock.ts';
+import type { Timers } from '../../shared/runtime/timers.ts';
+import type { EngineEvent, EngineModel, EngineRequest, SubmitResult } from './model.ts';
+
+export type RequestEvent = Extract<EngineEvent, { kind: 'token' | 'finished' | 'failed' }>;
+
+export interface DriverRuntime {
+  readonly clock: Clock;
+  readonly timers: Timers;
+}
+
+export class EngineDriver {
+  readonly model: EngineModel;
+  readonly #runtime: DriverRuntime;
+  readonly #onServing: () => void;
+  readonly #listeners = new Map<string, (event: RequestEvent) => void>();
+  #cancelTimer: (() => void) | null = null;
+
+  constructor(model: EngineModel, runtime: DriverRuntime, onServing: () => void) {
+    this.model = model;
+    this.#runtime = runtime;
+    this.#onServing = onServing;
+  }
+
+  nowMs(): number {
+    return this.#runtime.clock.nowMs();
+  }
+
+  submit(request: EngineRequest, listener: (event: RequestEvent) => void): SubmitResult {
+    this.catchUp();
+    const result = this.model.submit(request, this.nowMs());
+    if (result.ok) this.#listeners.set(request.id, listener);
+    this.#arm();
+    return result;
+  }
+
+  abort(id: string): void {
+    this.#listeners.delete(id);
+    this.catchUp();
+    this.model.abort(id);
+    this.#arm();
+  }
+
+  /** Makes a change at the present time, then goes on. */
+  change(act: (nowMs: number) => readonly EngineEvent[] | void): void {
+    this.catchUp();
+    this.#dispatch(act(this.nowMs()) ?? []);
+    this.#arm();
+  }
+
+  /** Brings the model to the present. */
+  catchUp(): void {
+    this.#dispatch(this.model.advance(this.nowMs()));
+  }
+
+  stop(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    this.#listeners.clear();
+  }
+
+  #arm(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    const nextMs = this.model.nextEventMs();
+    if (nextMs === null) return;
+    this.#cancelTimer = this.#runtime.timers.after(Math.max(0, nextMs - this.nowMs()), () => {
+      this.#cancelTimer = null;
+      this.catchUp();
+      this.#arm();
+    });
+  }
+
+  #dispatch(events: readonly EngineEvent[]): void {
+    for (const event of events) {
+      if (event.kind === 'serving') this.#onServing();
+      else if (event.kind !== 'preempted') {
+        const listener = this.#listeners.get(event.id);
+        if (event.kind !== 'token') this.#listeners.delete(event.id);
+        listener?.(event);
+      }
+    }
+  }
+}
