@@ -4,14 +4,7 @@
 // Uint32Array. Ledger messages carry `seq`, counted per router and target from 0 at each `leases` snapshot,
 // which has seq 0 itself: a report's `ackedSeq` says up to where that router's events are in its figures.
 
-import type {
-  AgentId,
-  Incarnation,
-  LeaseId,
-  PoolId,
-  ReplicaId,
-  RouterId,
-} from '../model/ids.ts';
+import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import type { CostCurve } from '../model/cost-curve.ts';
 import type { HashWords } from '../model/prompt.ts';
 import type { BytesPerToken, EngineCounters, ReplicaReport } from '../model/report.ts';
@@ -217,15 +210,7 @@ export interface Resync {
   readonly rank: number;
 }
 
-export type RouterMessage =
-  | Welcome
-  | Leases
-  | Sent
-  | FirstToken
-  | Ended
-  | Queued
-  | Fence
-  | Resync;
+export type RouterMessage = Welcome | Leases | Sent | FirstToken | Ended | Queued | Fence | Resync;
 
 /** WebSocket close codes with a name; 4000–4999 is the private range. */
 export const CLOSE_CODES = {

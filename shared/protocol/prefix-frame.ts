@@ -134,8 +134,13 @@ function writeRun(bytes: Buffer, start: number, run: PrefixRun): number {
 function writeLeaf(bytes: Buffer, start: number, leaf: PrefixLeaf): number {
   let at = bytes.writeUInt32LE(leaf.hashLow, start);
   at = bytes.writeUInt32LE(leaf.hashHigh, at);
-  at = bytes.writeUInt32LE(leaf.promptTokens ?? UNKNOWN_TOKENS, at);
-  return bytes.writeUInt32LE(leaf.answerTokens, at);
+  const tokens = leaf.promptTokens;
+  at = bytes.writeUInt32LE(tokens === null ? UNKNOWN_TOKENS : wholeTokens(tokens), at);
+  return bytes.writeUInt32LE(wholeTokens(leaf.answerTokens), at);
+}
+
+function wholeTokens(tokens: number): number {
+  return Math.min(UNKNOWN_TOKENS - 1, Math.max(0, Math.round(tokens)));
 }
 
 function readHeader(bytes: Buffer): Header {

@@ -4,14 +4,7 @@
 // Figures that are sums and differences of floating point numbers may fall a hair below 0: they become 0.
 
 import { z } from 'zod';
-import type {
-  AgentId,
-  Incarnation,
-  LeaseId,
-  PoolId,
-  ReplicaId,
-  RouterId,
-} from '../model/ids.ts';
+import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import { PHASES } from '../model/phase.ts';
 import type { ReplicaReport } from '../model/report.ts';
 import {
@@ -54,7 +47,10 @@ const replica = idOf<ReplicaId>();
 const incarnation = idOf<Incarnation>();
 const lease = idOf<LeaseId>();
 const pool = idOf<PoolId>();
-const rank = z.int().min(0).max(MAX_RANKS - 1);
+const rank = z
+  .int()
+  .min(0)
+  .max(MAX_RANKS - 1);
 const count = z.int().min(0);
 const word = z.int().min(0).max(0xffff_ffff);
 const amount = z
@@ -203,9 +199,7 @@ export const AGENT_SCHEMAS = {
     software: text,
     pool,
     engines: z
-      .array(
-        z.object({ replica, advertiseUrl: text, ranks: z.int().min(1).max(MAX_RANKS) }),
-      )
+      .array(z.object({ replica, advertiseUrl: text, ranks: z.int().min(1).max(MAX_RANKS) }))
       .max(MAX_ENGINES),
     proofPort: z.int().min(1).max(65_535).nullable(),
     wallMs: z.number(),
@@ -234,9 +228,7 @@ export const ROUTER_SCHEMAS = {
     kind: z.literal('leases'),
     ...ledgerEvent,
     open: z
-      .array(
-        z.object({ ...leaseFacts, sentAgoMs: amount, firstTokenAgoMs: amount.nullable() }),
-      )
+      .array(z.object({ ...leaseFacts, sentAgoMs: amount, firstTokenAgoMs: amount.nullable() }))
       .max(MAX_OPEN_LEASES),
   }) satisfies z.ZodType<Leases>,
   sent: z.object({
