@@ -106,8 +106,7 @@ class RankFigures {
       waiting: this.#sum('vllm:num_requests_waiting'),
       kvUsageRatio: this.#kvUsage(),
       kvCapacityTokens: capacityOf(config),
-      blockTokens:
-        count(config?.['cache_hit_alignment_tokens']) ?? count(config?.['block_size']),
+      blockTokens: count(config?.['cache_hit_alignment_tokens']) ?? count(config?.['block_size']),
       asleep: this.#awake === null ? null : !this.#awake,
       promptTokensTotal: this.#isV0() ? null : this.#sum('vllm:prompt_tokens_total'),
       computedTokensTotal: this.#computed(),
