@@ -1,0 +1,210 @@
+import {
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemTimers } from '../runtime/timers.ts';
+import { parseFleet } from './load.ts';
+import { startReload, type Reloader } from './reload.ts';
+import type { FleetConfig } from './schema.ts';
+import { ConfigState, type ConfigView } from './state.ts';
+
+interface Watched {
+  readonly reloader: Reloader;
+  readonly state: ConfigState;
+  readonly applied: FleetConfig[];
+  /** The next outcome that has not been taken yet. */
+  next(): Promise<ConfigView>;
+}
+
+let folder = '';
+let closing: (() => void)[] = [];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'spillway-reload-'));
+  closing = [];
+});
+
+afterEach(() => {
+  for (const close of closing) close();
+  rmSync(folder, { recursive: true });
+});
+
+function parse(text: string) {
+  return parseFleet({ file: 'fleet.yaml', text, environment: {}, overlays: [] });
+}
+
+function watching(file: string, text: string, pollMs = 60_000): Watched {
+  const first = parse(text);
+  if (!first.ok) throw new Error(first.error);
+  const state = new ConfigState();
+  const applied: FleetConfig[] = [];
+  const outcomes: ConfigView[] = [];
+  const waiting: ((view: ConfigView) => void)[] = [];
+  const reloader = startReload({
+    file,
+    role: 'router',
+    running: first.config,
+    parse,
+    apply: (config) => applied.push(config),
+    state,
+    told: (view) => {
+      const waiter = waiting.shift();
+      if (waiter === undefined) outcomes.push(view);
+      else waiter(view);
+    },
+    timers: systemTimers,
+    settleMs: 20,
+    pollMs,
+  });
+  closing.push(() => reloader.close());
+  return {
+    reloader,
+    state,
+    applied,
+    next() {
+      const ready = outcomes.shift();
+      if (ready !== undefined) return Promise.resolve(ready);
+      return new Promise((resolve) => waiting.push(resolve));
+    },
+  };
+}
+
+const holding = (ms: number): string => `router: { routing: { holdMs: ${ms} } }\n`;
+
+describe('reload', () => {
+  it('takes a change of the file as a whole', async () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    const watched = watching(file, holding(60));
+    writeFileSync(file, holding(80));
+    expect(await watched.next()).toEqual({
+      generation: 2,
+      lastReloadOk: true,
+      lastError: null,
+      restartFields: [],
+    });
+    expect(watched.applied.map((config) => config.router.routing.holdMs)).toEqual([80]);
+  });
+
+  it('takes a rename onto the file', async () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    const watched = watching(file, holding(60));
+    writeFileSync(`${file}.new`, holding(90));
+    renameSync(`${file}.new`, file);
+    expect((await watched.next()).generation).toBe(2);
+    expect(watched.applied[0]?.router.routing.holdMs).toBe(90);
+  });
+
+  it("takes a swap of a ConfigMap's ..data link", async () => {
+    for (const [version, ms] of [
+      ['..v1', 60],
+      ['..v2', 70],
+    ] as const) {
+      mkdirSync(join(folder, version));
+      writeFileSync(join(folder, version, 'fleet.yaml'), holding(ms));
+    }
+    symlinkSync('..v1', join(folder, '..data'));
+    const file = join(folder, 'fleet.yaml');
+    symlinkSync('..data/fleet.yaml', file);
+    const watched = watching(file, holding(60));
+    symlinkSync('..v2', join(folder, '..data_tmp'));
+    renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+    expect((await watched.next()).generation).toBe(2);
+    expect(watched.applied[0]?.router.routing.holdMs).toBe(70);
+  });
+
+  it('sees a change behind a link to another folder by looking at the content', async () => {
+    mkdirSync(join(folder, 'elsewhere'));
+    mkdirSync(join(folder, 'here'));
+    const target = join(folder, 'elsewhere', 'fleet.yaml');
+    writeFileSync(target, holding(60));
+    const file = join(folder, 'here', 'fleet.yaml');
+    symlinkSync(target, file);
+    const watched = watching(file, holding(60), 20);
+    writeFileSync(target, holding(75));
+    expect((await watched.next()).lastReloadOk).toBe(true);
+    expect(watched.applied[0]?.router.routing.holdMs).toBe(75);
+  });
+
+  it('keeps the last good generation when a file is broken, cut off, empty or gone', async () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    const watched = watching(file, holding(60));
+    const broken: [() => void, RegExp][] = [
+      [() => writeFileSync(file, 'router: { routing: { holdMs: 6'), /fleet\.yaml:1:/],
+      [() => writeFileSync(file, ''), /is empty/],
+      [() => writeFileSync(file, 'router: { rooting: {} }'), /did you mean "routing"/],
+      [() => unlinkSync(file), /cannot be read/],
+    ];
+    for (const [act, why] of broken) {
+      act();
+      const view = await watched.next();
+      expect(view).toMatchObject({ generation: 1, lastReloadOk: false });
+      expect(view.lastError).toMatch(why);
+    }
+    expect(watched.applied).toEqual([]);
+    writeFileSync(file, holding(65));
+    expect(await watched.next()).toMatchObject({
+      generation: 2,
+      lastReloadOk: true,
+      lastError: null,
+    });
+  });
+
+  it('names the fields that wait for a restart, and takes the rest', async () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    const watched = watching(file, holding(60));
+    writeFileSync(
+      file,
+      'region: b\nrouter: { clients: { listen: "127.0.0.1:9" }, routing: { holdMs: 99 } }\n',
+    );
+    const view = await watched.next();
+    expect(view.restartFields).toEqual(['region', 'router.clients.listen']);
+    expect(watched.applied[0]?.router.routing.holdMs).toBe(99);
+  });
+
+  it('reads the file when told to, changed or not', () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    const watched = watching(file, holding(60));
+    watched.reloader.reload();
+    expect(watched.state.view().generation).toBe(2);
+  });
+
+  it('stays as it was when the new generation cannot be swapped in', () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    const first = parse(holding(60));
+    if (!first.ok) throw new Error(first.error);
+    const state = new ConfigState();
+    const reloader = startReload({
+      file,
+      role: 'router',
+      running: first.config,
+      parse,
+      apply: () => {
+        throw new Error('pool a cannot be removed');
+      },
+      state,
+      told: () => undefined,
+      timers: systemTimers,
+    });
+    reloader.reload();
+    reloader.close();
+    expect(state.view()).toMatchObject({
+      generation: 1,
+      lastReloadOk: false,
+      lastError: 'pool a cannot be removed',
+    });
+  });
+});
