@@ -8,6 +8,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { FleetError } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
@@ -133,7 +134,7 @@ function printable(path: string): string {
 }
 
 /** What the HTTP parser refuses has no request to answer: the envelope is written by hand. */
-function refuseUnparsed(error: Error, socket: import('node:stream').Duplex): void {
+function refuseUnparsed(error: Error, socket: Duplex): void {
   if (!socket.writable) return void socket.destroy();
   const code = (error as { code?: unknown }).code;
   const answer =

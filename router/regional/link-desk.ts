@@ -1,0 +1,133 @@
+// Agents as the router's shell sees them: who may link, whether their engines are where they say, and the few
+// facts that the gateway needs to know of them (which names are LoRA adapters, which pool a replica is of).
+
+import type { LinkId, ReplicaId } from '../../shared/model/ids.ts';
+import type { AgentMessage, Hello } from '../../shared/protocol/messages.ts';
+import { startLinkServer, type LinkServer, type LinkVerdict } from '../../shared/runtime/link-server.ts';
+import type { LinkCredential } from '../../shared/runtime/link-credentials.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { proveAddresses } from './address-proof.ts';
+import type { RouterEvent } from './events.ts';
+import type { PoolOptions, RouterOptions } from './options.ts';
+
+/** Replicas remembered at most, links gone included. */
+const MAX_REPLICAS = 16_384;
+
+export interface LinkDeskDeps {
+  readonly options: RouterOptions;
+  readonly runtime: RoleRuntime;
+  readonly post: (event: RouterEvent) => void;
+  /** Configured pools of the generation that runs. */
+  readonly pools: () => readonly PoolOptions[];
+}
+
+export class LinkDesk {
+  private readonly deps: LinkDeskDeps;
+  private readonly links = new Map<LinkId, Hello>();
+  private readonly loras = new Map<ReplicaId, ReadonlySet<string>>();
+  /** Kept after the link is gone: a probe needs the pool of a replica without an agent. */
+  private readonly poolOfReplica = new Map<ReplicaId, string>();
+
+  constructor(deps: LinkDeskDeps) {
+    this.deps = deps;
+  }
+
+  async listen(): Promise<LinkServer> {
+    const { options, runtime } = this.deps;
+    return startLinkServer({
+      host: options.links.host,
+      port: options.links.port,
+      credentials: () => linkCredentials(options.linkSecrets, this.deps.pools()),
+      clock: runtime.clock,
+      timers: runtime.timers,
+      log: runtime.log,
+      onHello: (_link, hello) => this.judge(hello),
+      onUp: (link, hello) => this.up(link, hello),
+      onMessage: (link, message) => this.message(link, message),
+      onDown: (link) => {
+        this.links.delete(link);
+        this.deps.post({ kind: 'linkDown', link });
+      },
+    });
+  }
+
+  get count(): number {
+    return this.links.size;
+  }
+
+  isLora(model: string): boolean {
+    for (const names of this.loras.values()) if (names.has(model)) return true;
+    return false;
+  }
+
+  poolOf(replica: ReplicaId): string | null {
+    return this.poolOfReplica.get(replica) ?? null;
+  }
+
+  /** Engines that linked agents advertise. */
+  engineUrls(): ReadonlySet<string> {
+    const urls = new Set<string>();
+    for (const hello of this.links.values()) {
+      for (const engine of hello.engines) urls.add(engine.advertiseUrl);
+    }
+    return urls;
+  }
+
+  private async judge(hello: Hello): Promise<LinkVerdict> {
+    const { options, runtime } = this.deps;
+    const pool = this.deps.pools().find((each) => each.id === hello.pool);
+    const own = pool?.agentSecrets ?? [];
+    const result = await proveAddresses(hello, {
+      engineCidrs: pool?.engineCidrs ?? [],
+      addressProof: options.addressProof,
+      secrets: own.length > 0 ? own : options.linkSecrets,
+    });
+    if (result.ok) return 'accept';
+    const { url, detail } = result;
+    runtime.log.warn({ pool: hello.pool, url, detail }, 'engine address refused');
+    return 'address_refused';
+  }
+
+  private up(link: LinkId, hello: Hello): void {
+    this.links.set(link, hello);
+    for (const engine of hello.engines) {
+      this.poolOfReplica.delete(engine.replica);
+      this.poolOfReplica.set(engine.replica, hello.pool);
+      const oldest = this.poolOfReplica.keys().next().value;
+      if (this.poolOfReplica.size > MAX_REPLICAS && oldest !== undefined) this.forget(oldest);
+    }
+    this.deps.post({ kind: 'linkUp', link, hello });
+  }
+
+  private message(link: LinkId, message: Exclude<AgentMessage, Hello>): void {
+    if (message.kind === 'report') {
+      const { replica, models } = message.report;
+      const names = models.flatMap((model) => model.loras);
+      // Only replicas that a hello of this process named: the map stays as small as that one.
+      if (names.length === 0) this.loras.delete(replica);
+      else if (this.poolOfReplica.has(replica)) this.loras.set(replica, new Set(names));
+    }
+    if (message.kind === 'bye') this.forget(message.replica);
+    this.deps.post({ kind: 'message', link, message });
+  }
+
+  private forget(replica: ReplicaId): void {
+    this.poolOfReplica.delete(replica);
+    this.loras.delete(replica);
+  }
+}
+
+/** A pool's own secrets speak for that pool alone; the region's for every pool that has none of its own. */
+export function linkCredentials(
+  regional: readonly string[],
+  pools: readonly PoolOptions[],
+): LinkCredential[] {
+  const withOwn = pools.filter((pool) => pool.agentSecrets.length > 0);
+  const others = pools.filter((pool) => pool.agentSecrets.length === 0).map((pool) => pool.id);
+  return [
+    ...regional.map((secret) => ({ secret, pools: withOwn.length === 0 ? null : others })),
+    ...withOwn.flatMap((pool) =>
+      pool.agentSecrets.map((secret) => ({ secret, pools: [pool.id] })),
+    ),
+  ];
+}

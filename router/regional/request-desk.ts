@@ -1,0 +1,259 @@
+// Where generation requests come in: body within limits, parsed once, told to the core, and kept as an open
+// exchange until it ends. The core's effects on requests find their exchange here.
+
+import { FleetError, type LogLevel } from '../../shared/errors.ts';
+import type { Decision } from '../../shared/model/decision.ts';
+import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
+import type { HttpPools } from '../../shared/runtime/http-pool.ts';
+import type { Metrics } from '../../shared/runtime/metrics.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
+import type { Canonicaliser } from '../gateway/canonical.ts';
+import { clientDeadlineMs, PASSED_TO_ENGINE } from '../gateway/headers.ts';
+import { type OpenAiRoute, parseOpenAiRequest, type OpenAiRequest } from '../gateway/openai-request.ts';
+import { LimitError, readJsonBody } from '../gateway/read-body.ts';
+import { Deadlines } from './deadlines.ts';
+import { engineOrder } from './engine-order.ts';
+import type { Attempt, RouteRequest, RouterEffect, RouterEvent } from './events.ts';
+import { Exchange, type ExchangeDeps } from './exchange.ts';
+import type { Call } from './http-listener.ts';
+import type { MetricName } from './metrics.ts';
+import type { PoolOptions, RouterReloadable } from './options.ts';
+import { logRequest, type RequestRecord } from './request-log.ts';
+
+/** Everything before tenants exist belongs to this one. */
+const ONLY_TENANT = 'default';
+
+export interface DeskDeps {
+  readonly runtime: RoleRuntime;
+  readonly metrics: Metrics<MetricName>;
+  readonly pools: HttpPools;
+  readonly canonicaliser: Canonicaliser;
+  readonly post: (event: RouterEvent) => void;
+  /** True where agents report the name as a LoRA adapter: its KV is its own. */
+  readonly isLora: (model: string) => boolean;
+}
+
+export class RequestDesk {
+  readonly budget: BodyBudget;
+  private readonly deps: DeskDeps;
+  private readonly deadlines: Deadlines;
+  private readonly open = new Map<RequestId, Exchange>();
+  private readonly leases = new Map<LeaseId, Exchange>();
+  private readonly exchangeDeps: ExchangeDeps;
+  private reloadable: RouterReloadable;
+  private poolOptions: ReadonlyMap<string, PoolOptions>;
+  private arriving = 0;
+  private idleTask: (() => void) | null = null;
+
+  constructor(deps: DeskDeps, reloadable: RouterReloadable) {
+    this.deps = deps;
+    this.reloadable = reloadable;
+    this.poolOptions = byId(reloadable.pools);
+    this.budget = new BodyBudget(reloadable.limits);
+    this.deadlines = new Deadlines(deps.runtime.clock, deps.runtime.timers);
+    this.exchangeDeps = this.depsOfExchange();
+  }
+
+  /** Requests that have arrived and not ended. */
+  get openRequests(): number {
+    return this.open.size + this.arriving;
+  }
+
+  poolOf(id: string): PoolOptions | undefined {
+    return this.poolOptions.get(id);
+  }
+
+  configure(reloadable: RouterReloadable): void {
+    this.reloadable = reloadable;
+    this.poolOptions = byId(reloadable.pools);
+    this.budget.configure(reloadable.limits);
+  }
+
+  /** Runs `task` once when nothing is open; at once when that is so. */
+  whenIdle(task: () => void): void {
+    if (this.openRequests === 0) return task();
+    this.idleTask = task;
+  }
+
+  /** Cuts off everything that is open. */
+  cutOff(): void {
+    for (const exchange of this.open.values()) exchange.broken();
+  }
+
+  // ── from clients ─────────────────────────────────────────────────────────────────────────────────────
+
+  /** A generation request. Rejects with `FleetError` before anything was written. */
+  async generate(route: OpenAiRoute, call: Call): Promise<void> {
+    if (this.openRequests >= this.reloadable.limits.openRequests) {
+      throw new LimitError('open_requests', 'saturated', 'The router has too many open requests.');
+    }
+    const hold = this.budget.open();
+    this.arriving += 1;
+    try {
+      const request = await this.read(route, call, hold);
+      this.begin(call, request, hold);
+    } catch (error) {
+      hold.release();
+      throw error;
+    } finally {
+      this.arriving -= 1;
+      this.tellIdle();
+    }
+  }
+
+  /** Reads a body as a generation request, for the router's own use; nothing stays held. */
+  async explainable(route: OpenAiRoute, call: Call): Promise<RouteRequest> {
+    const hold = this.budget.open();
+    try {
+      const request = await this.read(route, call, hold);
+      return this.routeRequest(call, request);
+    } finally {
+      hold.release();
+    }
+  }
+
+  // ── from the core ────────────────────────────────────────────────────────────────────────────────────
+
+  attempt(attempt: Attempt, decision: Decision): void {
+    this.countDecision(decision);
+    const exchange = this.open.get(attempt.request);
+    if (exchange === undefined) return this.answerForGone(attempt);
+    this.leases.set(attempt.lease, exchange);
+    this.guard(exchange, () => exchange.send(attempt, decision));
+  }
+
+  queued(effect: Extract<RouterEffect, { kind: 'queued' }>): void {
+    this.countDecision(effect.decision);
+    this.open.get(effect.request)?.queued(effect.decision);
+  }
+
+  refuse(effect: Extract<RouterEffect, { kind: 'refuse' }>): void {
+    if (effect.decision !== null) this.countDecision(effect.decision);
+    this.open.get(effect.request)?.refuse(effect);
+  }
+
+  abort(effect: Extract<RouterEffect, { kind: 'abort' }>): void {
+    this.leases.get(effect.lease)?.abort(effect.reason);
+  }
+
+  extend(effect: Extract<RouterEffect, { kind: 'extend' }>): void {
+    this.leases.get(effect.lease)?.extend(effect.timeoutMs);
+  }
+
+  // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
+
+  private async read(route: OpenAiRoute, call: Call, hold: BodyHold): Promise<OpenAiRequest> {
+    const { limits } = this.reloadable;
+    const bytes = await readJsonBody(call.request, hold, limits.bodyBytes);
+    return parseOpenAiRequest(route, bytes, {
+      canonicaliser: this.deps.canonicaliser,
+      jsonDepth: limits.jsonDepth,
+      seedOf: (model) => ({
+        saltGroup: ONLY_TENANT,
+        lora: this.deps.isLora(model) ? model : null,
+      }),
+    });
+  }
+
+  private begin(call: Call, request: OpenAiRequest, hold: BodyHold): void {
+    const { response } = call;
+    if (response.destroyed) throw new FleetError('client_closed', 'The client went away.');
+    const exchange = new Exchange(
+      this.exchangeDeps,
+      {
+        id: call.id,
+        clientId: call.clientId,
+        arrivedMs: call.arrivedMs,
+        bodyBytes: request.bytes.length,
+        passedHeaders: passedHeaders(call),
+      },
+      { request, reply: call.reply, hold },
+    );
+    this.open.set(call.id, exchange);
+    this.deadlines.add(exchange);
+    response.on('close', () => {
+      if (!response.writableFinished) exchange.clientGone();
+    });
+    this.deps.post({ kind: 'arrived', request: this.routeRequest(call, request) });
+  }
+
+  private routeRequest(call: Call, request: OpenAiRequest): RouteRequest {
+    return {
+      id: call.id,
+      tenant: ONLY_TENANT,
+      model: request.model,
+      stream: request.stream,
+      priority: request.priority,
+      maxTokens: request.maxTokens,
+      clientDeadlineMs: clientDeadlineMs(call.request.headers),
+      bodyBytes: request.bytes.length,
+      prompts: request.prompts,
+    };
+  }
+
+  private depsOfExchange(): ExchangeDeps {
+    const { runtime, metrics, pools } = this.deps;
+    return {
+      nowMs: () => runtime.clock.nowMs(),
+      post: (event) => this.post(event),
+      orderFor: (exchange, attempt) =>
+        engineOrder(exchange, attempt, { pools, pool: this.poolOptions.get(attempt.pool) }),
+      metrics,
+      keepAliveAfterMs: () => this.reloadable.settings.keepAliveAfterMs,
+      over: (exchange, record, level) => this.over(exchange, record, level),
+    };
+  }
+
+  private post(event: RouterEvent): void {
+    if (event.kind === 'attemptEnded') this.leases.delete(event.lease);
+    this.deps.post(event);
+  }
+
+  private over(exchange: Exchange, record: RequestRecord, level: LogLevel): void {
+    this.open.delete(exchange.id);
+    this.deadlines.remove(exchange);
+    logRequest(this.deps.runtime.log, level, record);
+    this.tellIdle();
+  }
+
+  private tellIdle(): void {
+    if (this.openRequests > 0) return;
+    const task = this.idleTask;
+    this.idleTask = null;
+    task?.();
+  }
+
+  private answerForGone(attempt: Attempt): void {
+    const result = { kind: 'clientGone' } as const;
+    this.deps.post({ kind: 'attemptEnded', lease: attempt.lease, result, committed: false });
+  }
+
+  /** A bug met on behalf of one request costs that request only. */
+  private guard(exchange: Exchange, task: () => void): void {
+    try {
+      task();
+    } catch (error) {
+      exchange.broken();
+      throw error;
+    }
+  }
+
+  private countDecision(decision: Decision): void {
+    const { kind, reason } = decision;
+    this.deps.metrics.add('decisions_total', { kind, reason });
+  }
+}
+
+function passedHeaders(call: Call): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const name of PASSED_TO_ENGINE) {
+    const value = call.request.headers[name];
+    if (typeof value === 'string') headers[name] = value;
+  }
+  return headers;
+}
+
+function byId(pools: readonly PoolOptions[]): ReadonlyMap<string, PoolOptions> {
+  return new Map(pools.map((pool) => [pool.id, pool]));
+}

@@ -1,0 +1,137 @@
+// A regional router's shell: it turns the world into events for the core and carries the core's effects out.
+// What comes in through which door is in the desks; this joins them.
+
+import type { Decision } from '../../shared/model/decision.ts';
+import type { LinkServer } from '../../shared/runtime/link-server.ts';
+import type { Metrics } from '../../shared/runtime/metrics.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import type { HttpPools } from '../../shared/runtime/http-pool.ts';
+import type { Canonicaliser } from '../gateway/canonical.ts';
+import { CoreDriver, type CoreMachine } from './driver.ts';
+import type { RegionalCoreConfig, RouterEffect, RouteRequest } from './events.ts';
+import { LinkDesk } from './link-desk.ts';
+import type { MetricName } from './metrics.ts';
+import type { RouterOptions, RouterReloadable } from './options.ts';
+import { probeReplica } from './prober.ts';
+import { RequestDesk } from './request-desk.ts';
+
+export interface ShellDeps {
+  readonly core: CoreMachine & { explain(request: RouteRequest, nowMs: number): Decision };
+  readonly options: RouterOptions;
+  readonly runtime: RoleRuntime;
+  readonly metrics: Metrics<MetricName>;
+  readonly pools: HttpPools;
+  readonly canonicaliser: Canonicaliser;
+}
+
+export class RegionalShell {
+  readonly requests: RequestDesk;
+  readonly links: LinkDesk;
+  reloadable: RouterReloadable;
+  private readonly deps: ShellDeps;
+  private readonly driver: CoreDriver;
+  private linkServer: LinkServer | null = null;
+
+  constructor(deps: ShellDeps) {
+    this.deps = deps;
+    this.reloadable = deps.options.reloadable;
+    const { core, runtime, metrics, options } = deps;
+    this.driver = new CoreDriver({
+      core,
+      clock: runtime.clock,
+      timers: runtime.timers,
+      carry: (effect) => this.carry(effect),
+      onBug: (error) => this.bug(error),
+    });
+    const post = this.driver.post.bind(this.driver);
+    this.links = new LinkDesk({ options, runtime, post, pools: () => this.reloadable.pools });
+    this.requests = new RequestDesk(
+      {
+        runtime,
+        metrics,
+        post,
+        pools: deps.pools,
+        canonicaliser: deps.canonicaliser,
+        isLora: (model) => this.links.isLora(model),
+      },
+      this.reloadable,
+    );
+  }
+
+  /** The port on which agents link. */
+  async listen(): Promise<number> {
+    this.linkServer = await this.links.listen();
+    return this.linkServer.port;
+  }
+
+  configure(reloadable: RouterReloadable): void {
+    this.reloadable = reloadable;
+    this.requests.configure(reloadable);
+    const config = coreConfig(this.deps.options, reloadable);
+    this.driver.post({ kind: 'configured', config });
+  }
+
+  /** New arrivals are refused from here on. */
+  drain(): void {
+    this.driver.post({ kind: 'drain' });
+  }
+
+  async close(): Promise<void> {
+    this.requests.cutOff();
+    await this.linkServer?.close();
+    this.driver.stop();
+  }
+
+  bug(error: unknown): void {
+    this.deps.metrics.add('bugs_total');
+    this.deps.runtime.log.error({ err: error }, 'bug');
+  }
+
+  private carry(effect: RouterEffect): void {
+    switch (effect.kind) {
+      case 'attempt':
+        return this.requests.attempt(effect.attempt, effect.decision);
+      case 'queued':
+        return this.requests.queued(effect);
+      case 'refuse':
+        return this.requests.refuse(effect);
+      case 'abort':
+        return this.requests.abort(effect);
+      case 'extend':
+        return this.requests.extend(effect);
+      case 'send':
+        return void this.linkServer?.send(effect.link, effect.message);
+      case 'close':
+        return this.linkServer?.closeLink(effect.link, effect.reason);
+      case 'probe':
+        return void this.probe(effect);
+      case 'limit':
+        return this.deps.metrics.add('limit_hits_total', { limit: effect.limit });
+      case 'log':
+        return this.deps.runtime.log[effect.level](effect.fields, effect.code);
+    }
+  }
+
+  private async probe(effect: Extract<RouterEffect, { kind: 'probe' }>): Promise<void> {
+    const { replica, url, model } = effect;
+    const pool = this.links.poolOf(replica);
+    const apiKey = pool === null ? null : (this.requests.poolOf(pool)?.engineApiKey ?? null);
+    const ok = await probeReplica({ url, model, apiKey });
+    this.driver.post({ kind: 'probed', replica, ok });
+  }
+}
+
+export function coreConfig(
+  options: RouterOptions,
+  reloadable: RouterReloadable,
+): RegionalCoreConfig {
+  return {
+    settings: reloadable.settings,
+    pools: reloadable.pools.map(({ id, models, aliases }) => ({
+      id: id as RegionalCoreConfig['pools'][number]['id'],
+      models,
+      aliases,
+    })),
+    siblings: options.siblings,
+  };
+}
