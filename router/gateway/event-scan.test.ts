@@ -1,0 +1,160 @@
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { EventScan, type StreamFault } from './event-scan.ts';
+
+const FIXTURES = new URL('../../test/fixtures/vllm-0.32.0/', import.meta.url);
+
+function bodyOf(name: string): Buffer {
+  const bytes = readFileSync(new URL(name, FIXTURES));
+  return bytes.subarray(bytes.indexOf('\r\n\r\n') < 0 ? headEnd(bytes) : bytes.indexOf('\r\n\r\n') + 4);
+}
+function headEnd(bytes: Buffer): number {
+  return bytes.indexOf('\n\n') + 2;
+}
+function chunksOf(name: string): Buffer {
+  const { chunks } = JSON.parse(readFileSync(new URL(name, FIXTURES), 'utf8')) as {
+    chunks: [number, string][];
+  };
+  return Buffer.from(chunks.map(([, text]) => text).join(''));
+}
+
+interface Seen {
+  text: string;
+  dataEvents: number;
+  fault: StreamFault | null;
+  done: boolean;
+  usage: EventScan['usage'];
+}
+
+function run(pieces: readonly Buffer[], dropUsage: boolean): Seen {
+  const scan = new EventScan(dropUsage, 1024 * 1024);
+  const seen: Seen = { text: '', dataEvents: 0, fault: null, done: false, usage: null };
+  for (const piece of pieces) {
+    const { forward, dataEvents, fault } = scan.push(piece);
+    seen.text += Buffer.concat(forward).toString();
+    seen.dataEvents += dataEvents;
+    seen.fault ??= fault;
+  }
+  seen.text += scan.finish()?.toString() ?? '';
+  return { ...seen, done: scan.done, usage: scan.usage };
+}
+
+const STREAMS: Record<string, Buffer> = {
+  'chat with usage': bodyOf('chat-stream-usage.http'),
+  'chat with continuous usage': bodyOf('chat-stream-continuous-usage.http'),
+  completion: bodyOf('completion-stream-usage.http'),
+  'a killed engine core': chunksOf('stream-killcore.json'),
+  'an aborted stream': chunksOf('stream-term-abort.json'),
+  'an error at once': chunksOf('stream-term-error.json'),
+  'CRLF, comments, no space': Buffer.from(
+    ': hi\r\n\r\ndata:{"choices":[{"delta":{"content":"é"}}]}\r\n\r\n:\n\ndata: [DONE]\r\n\r\n',
+  ),
+};
+
+describe.each(Object.entries(STREAMS))('%s', (_name, bytes) => {
+  test.each([true, false])('says the same however it is cut (usage dropped: %s)', (dropUsage) => {
+    const whole = run([bytes], dropUsage);
+    for (let at = 1; at < bytes.length; at += 1) {
+      expect(run([bytes.subarray(0, at), bytes.subarray(at)], dropUsage)).toEqual(whole);
+    }
+    fc.assert(
+      fc.property(fc.array(fc.nat(bytes.length), { maxLength: 40 }), (cuts) => {
+        const points = [0, ...cuts.toSorted((a, b) => a - b), bytes.length];
+        const pieces = points.slice(1).map((end, i) => bytes.subarray(points[i], end));
+        expect(run(pieces, dropUsage)).toEqual(whole);
+      }),
+      { numRuns: 50 },
+    );
+    const single = [...bytes].map((byte) => Buffer.from([byte]));
+    expect(run(single, dropUsage)).toEqual(whole);
+  });
+});
+
+describe('the event scan', () => {
+  test('a stream without faults passes byte for byte when its usage was asked for', () => {
+    for (const name of ['chat-stream-usage.http', 'chat-stream-continuous-usage.http']) {
+      const seen = run([bodyOf(name)], false);
+      expect(seen.text).toBe(bodyOf(name).toString());
+      expect(seen).toMatchObject({ fault: null, done: true });
+    }
+  });
+
+  test('the usage chunk is read, and dropped unless it was asked for', () => {
+    const seen = run([bodyOf('chat-stream-usage.http')], true);
+    expect(seen.usage).toEqual({ promptTokens: 2304, cachedTokens: 2272, completionTokens: 6 });
+    expect(seen.text).not.toContain('"usage"');
+    expect(seen.text.endsWith('data: [DONE]\n\n')).toBe(true);
+    expect(seen.dataEvents).toBe(7);
+  });
+
+  test('an error event ends the stream before it and its [DONE] are passed', () => {
+    const seen = run([chunksOf('stream-killcore.json')], true);
+    expect(seen.fault).toMatchObject({ kind: 'error_event', status: 500 });
+    expect(seen.text).not.toContain('error');
+    expect(seen.done).toBe(false);
+    expect(run([chunksOf('stream-term-error.json')], true)).toMatchObject({
+      dataEvents: 0,
+      text: '',
+    });
+  });
+
+  test('a chunk with finish_reason abort is a fault, and is not passed', () => {
+    const seen = run([chunksOf('stream-term-abort.json')], true);
+    expect(seen.fault).toEqual({ kind: 'abort' });
+    expect(seen.text).not.toContain('abort');
+  });
+
+  test.each([
+    ['the word as a value', '{"choices":[{"delta":{"content":"error"}}]}'],
+    ['the word quoted in text', '{"choices":[{"delta":{"content":"\\"error\\":{}"}}]}'],
+    ['a null error', '{"error":null,"choices":[{"delta":{"content":"x"}}]}'],
+    ['abort as text', '{"choices":[{"delta":{"content":"abort"},"finish_reason":null}]}'],
+    ['a tool argument', '{"choices":[{"delta":{"tool_calls":[{"error":{"a":1}}]}}]}'],
+  ])('%s is an answer like any other', (_name, json) => {
+    const event = `data: ${json}\n\n`;
+    const seen = run([Buffer.from(event)], true);
+    expect(seen).toMatchObject({ text: event, fault: null, dataEvents: 1 });
+  });
+
+  test.each([
+    ['a text error', '{"error":"boom"}'],
+    ['an error as the event itself', '{"object":"error","message":"boom","code":500}'],
+    ['white space', '{ "error" : { "message" : "boom" } }'],
+    ['two data lines', '{"error":\ndata: {"message":"boom"}}'],
+  ])('%s is a fault', (_name, json) => {
+    expect(run([Buffer.from(`data: ${json}\n\n`)], true).fault).toMatchObject({
+      kind: 'error_event',
+      detail: 'boom',
+    });
+  });
+
+  test('an event beyond the limit is a fault, not memory', () => {
+    const scan = new EventScan(true, 1_000);
+    const piece = Buffer.alloc(400, 'x');
+    const results = [Buffer.from('data: '), piece, piece, piece].map((each) => scan.push(each));
+    expect(results.at(-1)?.fault).toEqual({ kind: 'too_large' });
+  });
+
+  test('an unfinished event at the end is not passed; a [DONE] without its blank line is', () => {
+    expect(run([Buffer.from('data: {"choices":[')], true).text).toBe('');
+    const seen = run([Buffer.from('data: {"choices":[{}]}\n\ndata: [DONE]')], true);
+    expect(seen.done).toBe(true);
+    expect(seen.text.endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  test('nothing after [DONE] is passed', () => {
+    expect(run([Buffer.from('data: [DONE]\n\ndata: {"choices":[{}]}\n\n')], true)).toMatchObject({
+      text: 'data: [DONE]\n\n',
+      dataEvents: 0,
+    });
+  });
+
+  test('never throws on anything', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array(), { maxLength: 5 }), (pieces) => {
+        run(pieces.map((piece) => Buffer.from(piece)), true);
+      }),
+    );
+  });
+});
