@@ -1,5 +1,6 @@
-// Which changes a running process can take: pools, models and the router's routing and limits are swapped at once;
-// everything else of a role is read at its start only, and a change of it is named as waiting for a restart.
+// Which changes a running process can take: pools, models and the router's routing and limits are swapped at once,
+// except what a listener takes only when it is opened; everything else of a role is read at its start only, and a
+// change of it is named as waiting for a restart.
 
 import type { FleetConfig } from './schema.ts';
 import { formatPath, type Path } from './schema-walk.ts';
@@ -13,10 +14,19 @@ const READS: Readonly<Record<ConfigRole, readonly string[]>> = {
 };
 
 /** The parts that are swapped without a restart, as path prefixes. */
-export const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
+const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
   router: ['pools', 'models', 'router.routing', 'router.limits'],
   agent: [],
 };
+
+/** Exceptions inside those parts: what a listener takes only when it is opened. */
+const AT_START: readonly string[] = ['router.limits.headerBytes', 'router.limits.requestTimeoutMs'];
+
+/** Whether a field is swapped while the role runs. */
+export function isReloadable(field: string, role: ConfigRole): boolean {
+  if (AT_START.includes(field)) return false;
+  return RELOADABLE[role].some((prefix) => field === prefix || startsPath(field, prefix));
+}
 
 /** Paths whose values differ and wait for a restart of the role. */
 export function restartFields(
@@ -27,9 +37,7 @@ export function restartFields(
   const changed = READS[role].flatMap((part) =>
     differences(running[part as keyof FleetConfig], next[part as keyof FleetConfig], [part]),
   );
-  return changed.filter(
-    (field) => !RELOADABLE[role].some((prefix) => field === prefix || startsPath(field, prefix)),
-  );
+  return changed.filter((field) => !isReloadable(field, role));
 }
 
 function startsPath(field: string, prefix: string): boolean {
