@@ -378,7 +378,8 @@ class Dialler implements LinkClient {
 
   /** One failed attempt says little; an address of a name that is linked through another one is nobody's worry. */
   #announceDown(dialled: Dialled, reason: string): void {
-    if (dialled.failures === 1 && !dialled.state.startsWith('connected')) return;
+    const passing = dialled.failures === 1 && !OPERATORS_MATTER.has(reason);
+    if (passing && !dialled.state.startsWith('connected')) return;
     const { href } = dialled.endpoint.url;
     const linked = this.links().some((view) => view.url === href && view.routerId !== null);
     this.#changed(dialled, `down ${reason}`, () => {
