@@ -1,0 +1,246 @@
+// What an agent measures of its engines, its own scrapes and generations, and its links. The table is the source of
+// the instruments and of the reference page. Unknown figures have no row: absent is not 0.
+
+import { PHASES } from '../shared/model/phase.ts';
+import type { ReplicaReport } from '../shared/model/report.ts';
+import type { LinkClient } from '../shared/runtime/link-client.ts';
+import {
+  createMetrics,
+  type GaugeRow,
+  type MetricDefinition,
+  type Metrics,
+} from '../shared/runtime/metrics.ts';
+import { VERSION } from '../shared/runtime/version.ts';
+import type { AgentStatus } from './core.ts';
+
+export const METRICS_PREFIX = 'spillway_agent_';
+
+const TARGET = ['replica', 'rank'];
+
+export const METRICS = [
+  {
+    name: 'build_info',
+    type: 'gauge',
+    help: '1, with the version as a label.',
+    labels: ['version'],
+  },
+  {
+    name: 'scrapes_total',
+    type: 'counter',
+    help: "Scrapes of the engine's metrics by result: ok, refused, failed.",
+    labels: ['replica', 'result'],
+  },
+  {
+    name: 'scrape_seconds',
+    type: 'histogram',
+    help: 'Time of a good scrape.',
+    labels: ['replica'],
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+  },
+  {
+    name: 'generations_total',
+    type: 'counter',
+    help: "The agent's own generations by purpose and result: ok, refused, timeout, status, broken.",
+    labels: ['replica', 'purpose', 'result'],
+  },
+  {
+    name: 'generation_ttft_seconds',
+    type: 'histogram',
+    help: "Time to the first token of the agent's own good generations.",
+    labels: ['replica', 'purpose'],
+    buckets: [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+  },
+  {
+    name: 'links',
+    type: 'gauge',
+    help: 'Live links by state: welcomed by a router, or still greeting.',
+    labels: ['state'],
+  },
+  {
+    name: 'link_messages_total',
+    type: 'counter',
+    help: 'Messages on links by direction (in, out) and kind.',
+    labels: ['direction', 'kind'],
+  },
+  {
+    name: 'link_ends_total',
+    type: 'counter',
+    help: 'Links that ended, by reason.',
+    labels: ['reason'],
+  },
+  {
+    name: 'link_attempts',
+    type: 'gauge',
+    help: 'Connections to routers tried since the start.',
+    labels: [],
+  },
+  {
+    name: 'link_oddities',
+    type: 'gauge',
+    help: 'Since the start: malformed frames, and kinds and fields of a newer router that were ignored.',
+    labels: ['kind'],
+  },
+  {
+    name: 'replica_phase',
+    type: 'gauge',
+    help: '1 for the phase that the replica is in, 0 for the others.',
+    labels: ['replica', 'phase'],
+  },
+  {
+    name: 'replica_waiting_prefill_seconds',
+    type: 'gauge',
+    help: 'Prefill work sent and not yet done.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_waiting_prefill_tokens',
+    type: 'gauge',
+    help: 'Uncached prompt tokens sent and not yet prefilled.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_unattributed_tokens',
+    type: 'gauge',
+    help: 'Estimated prompt tokens waiting that no router has told of.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_prefill_tokens_per_second',
+    type: 'gauge',
+    help: 'Uncached prompt tokens per second of busy time.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_slot_wait_seconds',
+    type: 'gauge',
+    help: 'Wait for a batch slot or KV room, where that is the limit.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_inter_token_seconds',
+    type: 'gauge',
+    help: 'Time between tokens of a stream.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_running',
+    type: 'gauge',
+    help: 'Requests inside the engine.',
+    labels: TARGET,
+  },
+  { name: 'replica_running_max', type: 'gauge', help: 'Batch slots.', labels: TARGET },
+  {
+    name: 'replica_kv_usage_ratio',
+    type: 'gauge',
+    help: 'Share of the KV cache that running requests hold.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_kv_capacity_tokens',
+    type: 'gauge',
+    help: 'Tokens that the KV cache holds.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_working_set_tokens',
+    type: 'gauge',
+    help: 'Tokens of live conversations that the KV cache has to keep.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_preemptions',
+    type: 'gauge',
+    help: "Preemptions since the engine's start, as it counts them.",
+    labels: TARGET,
+  },
+  {
+    name: 'replica_cache_correction_ratio',
+    type: 'gauge',
+    help: 'Reported over predicted cached tokens, learned (κ).',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_open_leases',
+    type: 'gauge',
+    help: 'Requests of routers in the engine.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_scrape_age_seconds',
+    type: 'gauge',
+    help: 'Age of the last good scrape.',
+    labels: TARGET,
+  },
+] as const satisfies readonly MetricDefinition[];
+
+export type AgentMetricName = (typeof METRICS)[number]['name'];
+export type AgentMetrics = Metrics<AgentMetricName>;
+
+export function createAgentMetrics(): AgentMetrics {
+  const metrics = createMetrics<AgentMetricName>(METRICS_PREFIX, METRICS);
+  metrics.set('build_info', 1, { version: VERSION });
+  return metrics;
+}
+
+const SECONDS = 1 / 1_000;
+
+/** Gauges of a report: name, value, factor to the base unit. */
+const OF_REPORT: readonly (readonly [
+  AgentMetricName,
+  (report: ReplicaReport) => number | null,
+  number,
+])[] = [
+  ['replica_waiting_prefill_seconds', (report) => report.waitingPrefillMs, SECONDS],
+  ['replica_waiting_prefill_tokens', (report) => report.waitingPrefillTokens, 1],
+  ['replica_unattributed_tokens', (report) => report.unattributedTokens, 1],
+  ['replica_prefill_tokens_per_second', (report) => report.prefillTps, 1],
+  ['replica_slot_wait_seconds', (report) => report.slotWaitMs, SECONDS],
+  ['replica_inter_token_seconds', (report) => report.itlMs, SECONDS],
+  ['replica_running', (report) => report.running, 1],
+  ['replica_running_max', (report) => report.runningMax, 1],
+  ['replica_kv_usage_ratio', (report) => report.kvUsageRatio, 1],
+  ['replica_kv_capacity_tokens', (report) => report.kvCapacityTokens, 1],
+  ['replica_working_set_tokens', (report) => report.workingSetTokens, 1],
+  ['replica_preemptions', (report) => report.preemptionsTotal, 1],
+  ['replica_cache_correction_ratio', (report) => report.kappa, 1],
+  ['replica_scrape_age_seconds', (report) => report.scrapeAgoMs, SECONDS],
+];
+
+/** Sets every gauge from what is known now: called when the exposition is asked for. */
+export function refreshGauges(metrics: AgentMetrics, status: AgentStatus, links: LinkClient): void {
+  const targets = status.engines.flatMap((engine) =>
+    engine.targets.map((target) => ({
+      labels: { replica: engine.replica, rank: String(target.rank) },
+      target,
+    })),
+  );
+  for (const [name, read, factor] of OF_REPORT) {
+    const rows = targets.map(({ labels, target }): GaugeRow => {
+      const value = read(target.report);
+      return { labels, value: value === null ? null : value * factor };
+    });
+    metrics.replace(name, rows);
+  }
+  const leases = targets.map(({ labels, target }) => ({ labels, value: target.openLeases }));
+  metrics.replace('replica_open_leases', leases);
+  metrics.replace('replica_phase', phaseRows(status));
+  refreshLinks(metrics, links);
+}
+
+function phaseRows(status: AgentStatus): GaugeRow[] {
+  return status.engines.flatMap(({ replica, phase }) =>
+    PHASES.map((each) => ({ labels: { replica, phase: each }, value: each === phase ? 1 : 0 })),
+  );
+}
+
+function refreshLinks(metrics: AgentMetrics, links: LinkClient): void {
+  const live = links.links();
+  const welcomed = live.filter((view) => view.routerId !== null).length;
+  metrics.set('links', welcomed, { state: 'welcomed' });
+  metrics.set('links', live.length - welcomed, { state: 'greeting' });
+  const { attempts, malformed, unknownKinds, unknownFields } = links.stats();
+  metrics.set('link_attempts', attempts);
+  metrics.set('link_oddities', malformed, { kind: 'malformed' });
+  metrics.set('link_oddities', unknownKinds, { kind: 'unknown_kind' });
+  metrics.set('link_oddities', unknownFields, { kind: 'unknown_field' });
+}

@@ -1,0 +1,282 @@
+// One agent process (or role in a process): its engines, its core, its links to every router, its HTTP listener.
+//
+// The number of data-parallel ranks is said in the hello. An engine that was not up yet, and turns out to have more
+// than assumed, makes the agent begin anew under a new id: nothing is known of that engine yet.
+
+import type { LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
+import type { LinkEnd } from '../shared/runtime/link-socket.ts';
+import type { AgentId } from '../shared/model/ids.ts';
+import { randomHex } from '../shared/runtime/entropy.ts';
+import { createHttpPools, type HttpPools } from '../shared/runtime/http-pool.ts';
+import { startLinkClient, type LinkClient } from '../shared/runtime/link-client.ts';
+import type { Resolve } from '../shared/runtime/link-names.ts';
+import type { RoleRuntime } from '../shared/runtime/role.ts';
+import { SOFTWARE } from '../shared/runtime/version.ts';
+import { AgentCore, type AgentStatus } from './core.ts';
+import { Driver } from './driver.ts';
+import { EngineClient } from './engines/client.ts';
+import type { AgentEffect, AgentEngine, GenerateOrder } from './events.ts';
+import { listProcesses, ProcessWitness } from './evidence.ts';
+import { startAgentHttp, type AgentHttp } from './http.ts';
+import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
+import type { AgentEngineOptions, AgentOptions } from './options.ts';
+import { generate } from './probe.ts';
+import { identifyEngine, scrapeEngine } from './scrape.ts';
+
+export interface RunningAgent {
+  /** Of the HTTP listener. */
+  readonly port: number;
+  status(): AgentStatus;
+  /** Says bye for every engine, then closes. */
+  close(): Promise<void>;
+}
+
+/** What a test puts in place of the machine. */
+export interface AgentSurroundings {
+  readonly resolve?: Resolve;
+  readonly listProcesses?: typeof listProcesses;
+}
+
+const CONNECT_TIMEOUT_MS = 2_000;
+const FIRST_LOOK_MS = 1_000;
+
+export async function startAgent(
+  options: AgentOptions,
+  runtime: RoleRuntime,
+  surroundings: AgentSurroundings = {},
+): Promise<RunningAgent> {
+  const agent = new Agent(options, runtime, surroundings);
+  await agent.start();
+  return agent;
+}
+
+/** The replica's id: host and port of the advertised URL. */
+export function replicaOf(advertiseUrl: string): ReplicaId {
+  const url = new URL(advertiseUrl);
+  const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
+  return `${url.hostname}:${port}` as ReplicaId;
+}
+
+interface EngineBeside {
+  readonly replica: ReplicaId;
+  readonly advertiseUrl: string;
+  readonly client: EngineClient;
+  readonly witness: ProcessWitness;
+  ranks: number;
+}
+
+/** What lives as long as one agent id. */
+interface Life {
+  readonly agentId: AgentId;
+  readonly core: AgentCore;
+  readonly driver: Driver;
+  readonly links: LinkClient;
+}
+
+class Agent implements RunningAgent {
+  readonly #options: AgentOptions;
+  readonly #runtime: RoleRuntime;
+  readonly #surroundings: AgentSurroundings;
+  readonly #pools: HttpPools = createHttpPools(CONNECT_TIMEOUT_MS);
+  readonly #engines: ReadonlyMap<ReplicaId, EngineBeside>;
+  readonly #metrics: AgentMetrics = createAgentMetrics();
+  #life: Life | null = null;
+  #http: AgentHttp | null = null;
+  #closing = false;
+
+  constructor(options: AgentOptions, runtime: RoleRuntime, surroundings: AgentSurroundings) {
+    this.#options = options;
+    this.#runtime = runtime;
+    this.#surroundings = surroundings;
+    const engines = options.engines.map((engine) => this.#beside(engine));
+    this.#engines = new Map(engines.map((engine) => [engine.replica, engine]));
+  }
+
+  get port(): number {
+    return this.#http?.port ?? 0;
+  }
+
+  async start(): Promise<void> {
+    await Promise.all([...this.#engines.values()].map((engine) => this.#countRanks(engine)));
+    this.#http = await startAgentHttp({
+      listen: this.#options.listen,
+      linkSecret: this.#options.linkSecret,
+      agentId: () => this.#current().agentId,
+      status: () => this.status(),
+      links: () => this.#current().links,
+      metrics: this.#metrics,
+    });
+    this.#begin();
+  }
+
+  status(): AgentStatus {
+    return this.#current().core.status(this.#runtime.clock.nowMs());
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing) return;
+    this.#closing = true;
+    if (this.#life !== null) await this.#end(this.#life);
+    await this.#http?.close();
+    await this.#pools.close();
+  }
+
+  #beside(engine: AgentEngineOptions): EngineBeside {
+    const { timers, clock } = this.#runtime;
+    const { url, pidFile } = engine;
+    return {
+      replica: replicaOf(engine.advertiseUrl),
+      advertiseUrl: engine.advertiseUrl,
+      client: new EngineClient({
+        url,
+        apiKey: this.#options.engineApiKey,
+        pools: this.#pools,
+        timers,
+      }),
+      witness: new ProcessWitness({
+        url,
+        pidFile,
+        clock,
+        listProcesses: this.#surroundings.listProcesses ?? listProcesses,
+      }),
+      ranks: 1,
+    };
+  }
+
+  async #countRanks(engine: EngineBeside): Promise<void> {
+    const result = await scrapeEngine(engine.client, FIRST_LOOK_MS);
+    if (result.kind === 'ok') engine.ranks = Math.max(1, result.scrape.ranks.length);
+  }
+
+  #current(): Life {
+    if (this.#life === null) throw new Error('the agent has not begun');
+    return this.#life;
+  }
+
+  #begin(): void {
+    const { clock, timers, random } = this.#runtime;
+    const agentId = randomHex(8) as AgentId;
+    const core = new AgentCore({
+      agentId,
+      pool: this.#options.pool as PoolId,
+      engines: [...this.#engines.values()].map(({ replica, advertiseUrl, ranks }): AgentEngine => ({
+        replica,
+        advertiseUrl,
+        ranks,
+      })),
+      settings: this.#options.settings,
+      random,
+      software: SOFTWARE,
+      proofPort: this.#http?.port ?? null,
+      wallMs: () => clock.wallMs(),
+    });
+    const driver = new Driver({
+      core,
+      clock,
+      timers,
+      carryOut: (effect, nowMs) => this.#carryOut(life, effect, nowMs),
+    });
+    const { resolve } = this.#surroundings;
+    const links = startLinkClient({
+      urls: this.#options.routers,
+      secret: this.#options.linkSecret,
+      runtime: this.#runtime,
+      ...(resolve === undefined ? {} : { resolve }),
+      onUp: (link) => driver.deliver({ kind: 'linkUp', link }),
+      onMessage: (link, message) => {
+        this.#metrics.add('link_messages_total', { direction: 'in', kind: message.kind });
+        driver.deliver({ kind: 'message', link, message });
+      },
+      onDown: (link, reason) => this.#linkDown(driver, link, reason),
+    });
+    const life: Life = { agentId, core, driver, links };
+    this.#life = life;
+    driver.deliver({ kind: 'start' });
+  }
+
+  async #end(life: Life): Promise<void> {
+    life.driver.deliver({ kind: 'stop' });
+    life.driver.stop();
+    await life.links.close();
+  }
+
+  #linkDown(driver: Driver, link: LinkId, reason: LinkEnd): void {
+    this.#metrics.add('link_ends_total', { reason });
+    driver.deliver({ kind: 'linkDown', link });
+  }
+
+  #carryOut(life: Life, effect: AgentEffect, nowMs: number): void {
+    switch (effect.kind) {
+      case 'scrape':
+        void this.#scrape(life, effect.replica, nowMs);
+        return;
+      case 'identify':
+        void this.#identify(life, effect.replica);
+        return;
+      case 'generate':
+        void this.#generate(life, effect.order);
+        return;
+      case 'send':
+        life.links.send(effect.link, effect.message);
+        this.#metrics.add('link_messages_total', { direction: 'out', kind: effect.message.kind });
+        return;
+      case 'close':
+        life.links.closeLink(effect.link, effect.reason);
+        return;
+      case 'log':
+        this.#runtime.log[effect.level](effect.fields, effect.code);
+    }
+  }
+
+  async #scrape(life: Life, replica: ReplicaId, sentMs: number): Promise<void> {
+    const engine = this.#engines.get(replica);
+    if (engine === undefined) return;
+    const result = await scrapeEngine(engine.client);
+    const tookMs = this.#runtime.clock.nowMs() - sentMs;
+    this.#metrics.add('scrapes_total', { replica, result: result.kind });
+    if (result.kind === 'ok') this.#metrics.observe('scrape_seconds', tookMs / 1_000, { replica });
+    const ranks = result.kind === 'ok' ? result.scrape.ranks.length : 0;
+    if (ranks > engine.ranks) return this.#beginAnew(life, engine, ranks);
+    const port = result.kind === 'ok' ? 'answers' : 'refuses';
+    const evidence = await engine.witness.evidence(port);
+    life.driver.deliver({ kind: 'scraped', replica, sentMs, result, evidence });
+  }
+
+  async #beginAnew(life: Life, engine: EngineBeside, ranks: number): Promise<void> {
+    if (this.#closing || this.#life !== life) return;
+    this.#runtime.log.warn({ replica: engine.replica, ranks }, 'engine has more ranks than said');
+    engine.ranks = ranks;
+    life.driver.stop();
+    this.#begin();
+    await life.links.close();
+  }
+
+  async #identify(life: Life, replica: ReplicaId): Promise<void> {
+    const engine = this.#engines.get(replica);
+    if (engine === undefined) return;
+    const result = await identifyEngine(engine.client);
+    life.driver.deliver({ kind: 'identified', replica, result });
+  }
+
+  async #generate(life: Life, order: GenerateOrder): Promise<void> {
+    const engine = this.#engines.get(order.replica);
+    if (engine === undefined) return;
+    const outcome = await generate(
+      {
+        client: engine.client,
+        clock: this.#runtime.clock,
+        requestIdPrefix: `agent-${life.agentId}`,
+        ranks: engine.ranks,
+      },
+      order,
+    );
+    const { replica, id, purpose } = order;
+    const result = outcome.kind === 'ok' ? 'ok' : outcome.cause;
+    this.#metrics.add('generations_total', { replica, purpose, result });
+    if (outcome.kind === 'ok') {
+      const ttftSeconds = outcome.ttftMs / 1_000;
+      this.#metrics.observe('generation_ttft_seconds', ttftSeconds, { replica, purpose });
+    }
+    life.driver.deliver({ kind: 'generated', replica, id, outcome });
+  }
+}
