@@ -59,7 +59,10 @@ function speaksTls(at: { host: string; port: number }, timeoutMs: number): Promi
       resolve(spoke);
     };
     socket.once('secureConnect', () => end(true));
-    socket.once('error', () => end(false));
+    // An alert (no common cipher, a certificate asked for) is TLS too; an answer in another language is not.
+    socket.once('error', (error: NodeJS.ErrnoException) =>
+      end(/^ERR_SSL_.*ALERT/.test(error.code ?? '')),
+    );
     socket.once('timeout', () => end(false));
   });
 }

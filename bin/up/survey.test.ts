@@ -1,0 +1,173 @@
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import {
+  createServer as createTcpServer,
+  type AddressInfo,
+  type Server,
+  type Socket,
+} from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import { afterEach, describe, expect, it } from 'vitest';
+import { seededRandom } from '../../shared/lib/random.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import { createLog } from '../../shared/runtime/log.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { startEngineServer } from '../../sim/engine/http.ts';
+import { parseEngineSimOptions, type EngineSimValues } from '../../sim/engine/http-options.ts';
+import { describeSurvey, surveyEngines } from './survey.ts';
+
+let ending: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  await Promise.all(ending.map((end) => end()));
+  ending = [];
+});
+
+async function listening(server: Server): Promise<number> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => sockets.add(socket));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  ending.push(
+    () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  );
+  return (server.address() as AddressInfo).port;
+}
+
+const http = (answer: RequestListener): Promise<number> => listening(createHttpServer(answer));
+
+async function engine(values: EngineSimValues = {}): Promise<string> {
+  const parsed = parseEngineSimOptions({ port: '0', model: 'm', loadingMs: '0', ...values });
+  if (!parsed.ok) throw new Error(parsed.problems.join('\n'));
+  const runtime = {
+    clock: systemClock,
+    timers: systemTimers,
+    random: seededRandom(1),
+    log: createLog({ level: 'silent', readable: false }),
+  };
+  const server = await startEngineServer(parsed.options, runtime);
+  ending.push(() => server.close());
+  await server.whenServing();
+  return server.url;
+}
+
+async function survey(...urls: string[]) {
+  return surveyEngines({ urls, apiKey: null, timeoutMs: 1_000 });
+}
+
+async function problemsOf(...urls: string[]): Promise<string> {
+  const result = await survey(...urls);
+  return result.ok ? 'no problem' : result.problems.join('\n');
+}
+
+describe('a look at engines', () => {
+  it('says kind, version, model and context length', async () => {
+    const url = await engine();
+    const result = await survey(url);
+    if (!result.ok) throw new Error(result.problems.join('\n'));
+    const lines = describeSurvey(result.engines);
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/^found {4}http:\/\/127\.0\.0\.1:\d+: vLLM 0\.32\.0, m, \d+ tokens/);
+  });
+
+  it('says what is missing and what that costs, found out with real completions', async () => {
+    const result = await survey(await engine({ promptTokensDetails: false }));
+    if (!result.ok) throw new Error(result.problems.join('\n'));
+    expect(describeSurvey(result.engines)[1]).toMatch(
+      /without --enable-prompt-tokens-details: predicted cache hits cannot be compared/,
+    );
+  });
+
+  it('waits for an engine that is not up yet', async () => {
+    const port = await http(() => undefined);
+    await Promise.all(ending.splice(0).map((end) => end()));
+    const result = await survey(`http://127.0.0.1:${port}`);
+    if (!result.ok) throw new Error(result.problems.join('\n'));
+    expect(describeSurvey(result.engines)[0]).toMatch(/^waiting .*nothing listens there yet/);
+  });
+
+  it('waits for an engine that says that it is loading', async () => {
+    const port = await http((_, response) => response.writeHead(503).end('loading'));
+    const result = await survey(`http://127.0.0.1:${port}`);
+    expect(result.ok && describeSurvey(result.engines)[0]).toMatch(/^waiting .*still loading/);
+  });
+});
+
+describe('bad input names the URL and why', () => {
+  it('a path /v1', async () => {
+    expect(await problemsOf('http://127.0.0.1:9/v1')).toBe(
+      'http://127.0.0.1:9/v1: ends in /v1, which Spillway adds itself; write http://127.0.0.1:9',
+    );
+  });
+
+  it('no scheme, or none that engines speak', async () => {
+    expect(await problemsOf('localhost:8000')).toContain(
+      'has no scheme; write http://localhost:8000',
+    );
+    expect(await problemsOf('ftp://127.0.0.1')).toContain('must start with http:// or https://');
+    expect(await problemsOf('banana')).toContain('is not a URL');
+  });
+
+  it('a name without an address', async () => {
+    expect(await problemsOf('http://engine.invalid:8000')).toMatch(
+      /^http:\/\/engine\.invalid:8000: the name engine\.invalid has no address/,
+    );
+  });
+
+  it('the same engine twice, under whatever name', async () => {
+    const url = await engine();
+    const other = url.replace('127.0.0.1', 'localhost');
+    expect(await problemsOf(url, other)).toBe(`${other}: is the same engine as ${url}`);
+    expect(await problemsOf(url, `${url}/`)).toContain('is the same engine');
+  });
+
+  it('https on an http port', async () => {
+    const url = await engine();
+    const https = url.replace('http:', 'https:');
+    expect(await problemsOf(https)).toBe(`${https}: does not speak https; write ${url}`);
+  });
+
+  it('http on an https port', async () => {
+    const port = await listening(createTlsServer({}));
+    expect(await problemsOf(`http://127.0.0.1:${port}`)).toBe(
+      `http://127.0.0.1:${port}: speaks https; write https://127.0.0.1:${port}`,
+    );
+  });
+
+  it('something that speaks HTTP and is no engine', async () => {
+    const missing = await http((_, response) => response.writeHead(404).end('nothing'));
+    expect(await problemsOf(`http://127.0.0.1:${missing}`)).toContain(
+      'answers HTTP but is no engine: it has no model list at /v1/models (HTTP 404)',
+    );
+    const page = await http((_, response) => response.end('<html>hello</html>'));
+    expect(await problemsOf(`http://127.0.0.1:${page}`)).toContain('is no engine');
+  });
+
+  it('something that speaks another language', async () => {
+    const port = await listening(
+      createTcpServer((socket) => {
+        socket.on('error', () => undefined);
+        socket.end('SSH-2.0-OpenSSH_9.2\r\n');
+      }),
+    );
+    expect(await problemsOf(`http://127.0.0.1:${port}`)).toContain('it does not speak HTTP');
+  });
+
+  it('an engine that asks for a key', async () => {
+    expect(await problemsOf(await engine({ apiKey: 'k' }))).toContain(
+      'set SPILLWAY_ENGINE_API_KEY',
+    );
+  });
+
+  it('two different models', async () => {
+    const [one, two] = [await engine(), await engine({ model: 'other' })];
+    expect(await problemsOf(one, two)).toContain(`${two}: serves other, but ${one} serves m`);
+  });
+
+  it('every problem at once', async () => {
+    const problems = await problemsOf('http://127.0.0.1:9/v1', 'http://engine.invalid:1');
+    expect(problems.split('\n')).toHaveLength(2);
+  });
+});
