@@ -1,6 +1,9 @@
 // `docs/metrics.md` and `docs/headers.md` out of the tables that the code itself works from.
 
-import { AGENT_METRICS, AGENT_METRICS_PREFIX } from '../agent/metrics.ts';
+import {
+  METRICS as AGENT_METRICS,
+  METRICS_PREFIX as AGENT_METRICS_PREFIX,
+} from '../agent/metrics.ts';
 import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../router/gateway/headers.ts';
 import { METRICS, METRICS_PREFIX } from '../router/regional/metrics.ts';
 import type { MetricDefinition } from '../shared/runtime/metrics.ts';

@@ -1,7 +1,6 @@
 // `spillway agent`: stands beside engines, reports what they do not, dials every router.
 
 import { Command } from 'commander';
-import { startAgent } from '../../agent/start.ts';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
@@ -90,6 +89,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
       'which engine? Give --engine URL (SPILLWAY_ENGINES) or a file with an agent section (--config)',
     );
   }
+  const { startAgent } = await import('../../agent/start.ts');
   const log = processLog(config.log);
   const running = await started(
     startAgent(agentOptions(agent, config), processRuntime(log)),

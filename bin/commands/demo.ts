@@ -1,11 +1,8 @@
 // `spillway demo` (`npm start`): a whole region in one process: simulated engines, an agent beside each, a router.
 
 import { Command, Option } from 'commander';
-import { startAgent, type RunningAgent } from '../../agent/start.ts';
-import { startRegionalRouter } from '../../router/regional/start.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
-import { startEngineServer } from '../../sim/engine/http.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
@@ -62,6 +59,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
     ...settingOverlays(command, COMMON),
     ...setOverlays(flags.set ?? []),
   ]);
+  const { startRegionalRouter } = await import('../../router/regional/start.ts');
   const runtime = processRuntime(processLog(config.log));
   const router = await started(startRegionalRouter(routerOptions(config), runtime), '--port');
   const beside = await Promise.all(
@@ -87,6 +85,8 @@ async function startReplica(
   linksPort: number,
   runtime: RoleRuntime,
 ): Promise<() => Promise<void>> {
+  const { startAgent } = await import('../../agent/start.ts');
+  const { startEngineServer } = await import('../../sim/engine/http.ts');
   const profile = engineProfile('demo');
   if (profile === null) throw new Error('the demo profile is gone');
   const engine = await startEngineServer(
@@ -107,7 +107,7 @@ async function startReplica(
   ]);
   const { agent } = withAgent;
   if (agent === undefined) throw new Error('a demo replica always has an agent');
-  const running: RunningAgent = await startAgent(agentOptions(agent, config), runtime);
+  const running = await startAgent(agentOptions(agent, config), runtime);
   return async () => {
     await running.close();
     await engine.close();

@@ -1,7 +1,6 @@
 // `spillway engine-sim`: a simulated vLLM over HTTP, for trying Spillway and for tests without a GPU.
 
 import { Command, Option } from 'commander';
-import { startEngineServer } from '../../sim/engine/http.ts';
 import {
   ENGINE_SIM_OPTIONS,
   parseEngineSimOptions,
@@ -38,6 +37,7 @@ async function run(flags: Readonly<Record<string, string | boolean>>): Promise<v
   ) as EngineSimValues;
   const parsed = parseEngineSimOptions(values);
   if (!parsed.ok) throw new UsageError(parsed.problems.join('\n'));
+  const { startEngineServer } = await import('../../sim/engine/http.ts');
   const log = processLog({ level: 'info', format: 'auto' });
   const server = await started(startEngineServer(parsed.options, processRuntime(log)), '--port');
   const { host, model, profile, loadingMs } = parsed.options;

@@ -1,7 +1,7 @@
 // `spillway router`: the regional router. With a file, changes of it are taken while it runs.
 
 import { Command } from 'commander';
-import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
+import type { RunningRouter } from '../../router/regional/start.ts';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import { parseFleet } from '../../shared/config/load.ts';
 import { startReload, type Reloader } from '../../shared/config/reload.ts';
@@ -89,6 +89,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
   ];
   const file = flags.config ?? null;
   const config = loadOrExplain(file, overlays);
+  const { startRegionalRouter } = await import('../../router/regional/start.ts');
   const log = processLog(config.log);
   const state = new ConfigState();
   const runtime = { ...processRuntime(log), configView: state.view };

@@ -2,8 +2,6 @@
 // and router in this process.
 
 import { Command, Option } from 'commander';
-import { startAgent } from '../../agent/start.ts';
-import { startRegionalRouter } from '../../router/regional/start.ts';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
@@ -112,6 +110,8 @@ function upOverlays(
 async function serve(config: FleetConfig, { host }: Flags): Promise<void> {
   const { agent } = config;
   if (agent === undefined) throw new Error('up always has an agent');
+  const { startAgent } = await import('../../agent/start.ts');
+  const { startRegionalRouter } = await import('../../router/regional/start.ts');
   const log = processLog(config.log);
   const runtime: RoleRuntime = processRuntime(log);
   const router = await started(startRegionalRouter(routerOptions(config), runtime), '--port');

@@ -1,0 +1,181 @@
+// The command as a person types it: a process of its own each time.
+
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { buildProgram, softwareVersion } from './program.ts';
+
+const SPILLWAY = join(import.meta.dirname, 'spillway');
+const EXAMPLES = join(import.meta.dirname, '../docs/examples');
+
+let folder = '';
+beforeAll(() => {
+  folder = realpathSync(mkdtempSync(join(tmpdir(), 'spillway-cli-')));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+interface Spawned {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly program?: string;
+}
+
+function spillway(words: readonly string[], { env = {}, program = SPILLWAY }: Spawned = {}) {
+  const { status, stdout, stderr } = spawnSync(program, words, {
+    cwd: folder,
+    encoding: 'utf8',
+    timeout: 20_000,
+    env: { PATH: process.env['PATH'], ...env },
+  });
+  return { status, stdout, stderr };
+}
+
+function script(name: string, body: string): void {
+  writeFileSync(join(folder, name), `#!/bin/sh\n${body}\n`);
+  chmodSync(join(folder, name), 0o755);
+}
+
+describe('help', () => {
+  const commands = buildProgram().commands;
+
+  it('names every command, with examples, without starting anything', () => {
+    const { status, stdout } = spillway(['--help']);
+    expect(status).toBe(0);
+    expect(stdout).toContain('Examples:');
+    for (const command of commands) expect(stdout).toContain(command.name());
+  });
+
+  it.each(commands.map((command) => command.name()))('of %s has examples', (name) => {
+    let text = '';
+    const command = commands.find((candidate) => candidate.name() === name);
+    command?.configureOutput({ writeOut: (piece) => (text += piece) }).outputHelp();
+    expect(text).toContain('Examples:\n  $ ');
+    expect(command?.description()).not.toBe('');
+  });
+});
+
+describe('bad input', () => {
+  it.each([
+    [['demo', '--prot', '1'], /^spillway demo: unknown option '--prot' \(Did you mean --port\?\)/],
+    [['rooter'], /^spillway: unknown command 'rooter' \(Did you mean router\?\)/],
+    [['demo', '--port', '99999'], /^spillway demo: --port 99999: must be a whole number/],
+    [['demo', '--replicas', 'many'], /^spillway demo: --replicas many: must be a whole number/],
+    [['demo', 'now'], /^spillway demo: too many arguments/],
+    [['agent'], /^spillway agent: which engine\?/],
+    [
+      ['agent', '--engine', 'http://127.0.0.1:1/v1'],
+      /^spillway agent: --engine: must have no path/,
+    ],
+    [
+      ['agent', '--engine', 'http://127.0.0.1:1', '--router', 'http://127.0.0.1:2'],
+      /^spillway agent: --router: must start with ws:\/\/ or wss:\/\//,
+    ],
+    [
+      ['agent', '--engine', 'http://a:1', '--advertise', 'http://b:1', '--advertise', 'http://c:1'],
+      /^spillway agent: 1 engines and 2 advertised addresses/,
+    ],
+    [['router', '--listen', '0.0.0.0:0'], /^spillway router: --listen: is reachable/],
+    [['router', '--listen', 'nowhere'], /^spillway router: --listen: must be host:port/],
+    [['router', '--set', 'router.routing.holdMs=0'], /holdMs=0: must be at least 1 ms/],
+    [['router', '--set', 'router.rooting.holdMs=9'], /unknown key; did you mean "routing"/],
+    [['router', '--config', 'absent.yaml'], /^spillway router: absent\.yaml: cannot be read/],
+    [['up'], /^spillway up: which engine\?/],
+    [['up', '--engine', 'http://127.0.0.1:1/v1'], /^spillway up: .*ends in \/v1/],
+    [['up', '--port', 'x', '--engine', 'http://127.0.0.1:1'], /^spillway up: --port x: must be/],
+    [['engine-sim', '--profile', 'x'], /^spillway engine-sim: --profile: no profile x/],
+    [['validate'], /^spillway validate: required option '-f, --file <file>' not specified/],
+  ])('%j is told in one line', (words, message) => {
+    const { status, stdout, stderr } = spillway(words);
+    expect(stderr).toMatch(message);
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1);
+    expect(stdout).toBe('');
+    expect(status).toBe(1);
+  });
+
+  it('without a command, shows the help and fails', () => {
+    const { status, stderr } = spillway([]);
+    expect(status).toBe(1);
+    expect(stderr).toContain('Usage: spillway');
+  });
+});
+
+describe('environment variables', () => {
+  it('stand for flags, and their problems name them', () => {
+    const { stderr } = spillway(['agent'], {
+      env: { SPILLWAY_ENGINES: 'http://127.0.0.1:1,http://127.0.0.1:2/x' },
+    });
+    expect(stderr).toMatch(/^spillway agent: SPILLWAY_ENGINES: must have no path/);
+  });
+
+  it('lose against flags', () => {
+    const { stderr } = spillway(['router', '--listen', 'from-flag'], {
+      env: { SPILLWAY_LISTEN: 'from-env' },
+    });
+    expect(stderr).toMatch(/--listen: must be host:port/);
+  });
+});
+
+describe('validate', () => {
+  it('says that a good file is good', () => {
+    const { status, stdout } = spillway(['validate', '-f', join(EXAMPLES, 'laptop.yaml')]);
+    expect(stdout).toMatch(/laptop\.yaml: good \(1 pools, 0 models, 1 engines\)/);
+    expect(status).toBe(0);
+  });
+
+  it('lists every problem of a bad file', () => {
+    writeFileSync(join(folder, 'bad.yaml'), 'regoin: a\npools: []\n');
+    const { status, stderr } = spillway(['validate', '-f', 'bad.yaml']);
+    expect(stderr.trimEnd().split('\n')).toEqual([
+      'spillway validate: bad.yaml:1:1: regoin: unknown key; did you mean "region"?',
+      'spillway validate: bad.yaml:2:8: pools: must have at least 1 element',
+    ]);
+    expect(status).toBe(1);
+  });
+});
+
+describe('schema and version', () => {
+  it('print what they promise', () => {
+    const schema = JSON.parse(spillway(['schema']).stdout) as Record<string, unknown>;
+    expect(schema['$schema']).toContain('2020-12');
+    expect(spillway(['version']).stdout.trim()).toBe(softwareVersion());
+    expect(spillway(['--version']).stdout.trim()).toBe(softwareVersion());
+  });
+});
+
+describe('the script', () => {
+  it('works through a chain of links, relative and absolute', () => {
+    symlinkSync(SPILLWAY, join(folder, 'absolute'));
+    symlinkSync('absolute', join(folder, 'relative'));
+    const { status, stdout } = spillway(['version'], { program: join(folder, 'relative') });
+    expect(stdout.trim()).toBe(softwareVersion());
+    expect(status).toBe(0);
+  });
+
+  it('says which Node it needs where there is none of 24 or newer', () => {
+    // A copy elsewhere has no Node of its own.
+    writeFileSync(join(folder, 'copy'), readFileSync(SPILLWAY));
+    chmodSync(join(folder, 'copy'), 0o755);
+    script('node', 'echo v20.20.2');
+    const path = { PATH: `${folder}:/bin:/usr/bin` };
+    const { status, stderr } = spillway(['version'], { program: join(folder, 'copy'), env: path });
+    expect(stderr).toMatch(/^spillway: needs Node 24 or newer \(found: v20\.20\.2\)/);
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1);
+    expect(status).toBe(69);
+  });
+
+  it("prefers the project's own Node to an older one on the path", () => {
+    script('node', 'echo v20.20.2');
+    const { status } = spillway(['version'], { env: { PATH: `${folder}:/bin:/usr/bin` } });
+    expect(status).toBe(0);
+    expect(dirname(SPILLWAY)).toContain('bin');
+  });
+});
