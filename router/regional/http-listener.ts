@@ -12,6 +12,7 @@ import type { Duplex } from 'node:stream';
 import { FleetError } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
+import type { Timers } from '../../shared/runtime/timers.ts';
 import { errorAnswer, errorFacts } from '../gateway/error-envelope.ts';
 import { clientRequestId } from '../gateway/headers.ts';
 import { requestIdOf } from '../gateway/openai-request.ts';
@@ -41,6 +42,7 @@ export interface Route {
 export interface ListenerOptions {
   readonly listen: Listen;
   readonly clock: Clock;
+  readonly timers: Timers;
   readonly headerBytes: number;
   readonly requestTimeoutMs: number;
   readonly routes: readonly Route[];
@@ -50,11 +52,14 @@ export interface ListenerOptions {
 
 export interface HttpListener {
   readonly port: number;
-  /** Stops accepting; resolves when every connection is closed. Idle ones are closed at once. */
+  /** Stops accepting and closes every connection, those with an answer under way a moment later. */
   close(): Promise<void>;
 }
 
+/** Above the idle time of load balancers, so that they close first. */
 const KEEP_ALIVE_MS = 75_000;
+/** ms for what was written last to leave, when the listener closes. */
+const LAST_WRITES_MS = 500;
 
 export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
   const server = createServer(
@@ -74,10 +79,21 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
     port: (server.address() as AddressInfo).port,
     close: () =>
       new Promise((resolve) => {
-        server.close(() => resolve());
+        const cancel = options.timers.after(LAST_WRITES_MS, () => server.closeAllConnections());
+        server.close(() => {
+          cancel();
+          resolve();
+        });
         server.closeIdleConnections();
       }),
   };
+}
+
+/** A path as a metric label: closed, whatever clients ask for. */
+export function routeLabel(path: string): string {
+  if (path === '/v1/chat/completions') return 'chat';
+  if (path === '/v1/completions') return 'completions';
+  return path === '/v1/models' || path.startsWith('/v1/models/') ? 'models' : 'other';
 }
 
 async function serve(

@@ -1,7 +1,7 @@
 // One line per request, whatever became of it: where it went, why, how long it took, what was predicted and
 // what came. Never content, never keys.
 
-import type { LogLevel } from '../../shared/errors.ts';
+import { ERRORS, type ErrorCode, type LogLevel } from '../../shared/errors.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
 
 export const OUTCOMES = [
@@ -60,3 +60,44 @@ export function logRequest(log: Logger, level: LogLevel, record: RequestRecord):
   }
   log[level](fields, 'request');
 }
+
+/** The line of a request that ended before it was understood. */
+export function refusedRecord(
+  call: { readonly id: string; readonly clientId: string | null; readonly path: string },
+  end: { readonly outcome: Outcome; readonly code: ErrorCode; readonly durationMs: number },
+): RequestRecord {
+  return {
+    id: call.id,
+    clientId: call.clientId,
+    route: call.path.slice(0, 80),
+    outcome: end.outcome,
+    status: ERRORS[end.code].status,
+    code: end.code,
+    durationMs: end.durationMs,
+    attempts: 0,
+    lateError: false,
+    ...NOTHING_KNOWN,
+  };
+}
+
+const NOTHING_KNOWN = {
+  cause: null,
+  model: null,
+  stream: null,
+  pool: null,
+  replica: null,
+  rank: null,
+  reason: null,
+  bodyBytes: null,
+  queueMs: null,
+  waitMs: null,
+  prefillMs: null,
+  predictedTtftMs: null,
+  attemptTtftMs: null,
+  ttftMs: null,
+  predictedPromptTokens: null,
+  promptTokens: null,
+  predictedCachedTokens: null,
+  cachedTokens: null,
+  completionTokens: null,
+} as const;

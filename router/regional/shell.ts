@@ -1,19 +1,23 @@
 // A regional router's shell: it turns the world into events for the core and carries the core's effects out.
 // What comes in through which door is in the desks; this joins them.
 
+import { ERRORS, FleetError } from '../../shared/errors.ts';
 import type { Decision } from '../../shared/model/decision.ts';
 import type { LinkServer } from '../../shared/runtime/link-server.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
+import { LimitError } from '../gateway/read-body.ts';
 import { CoreDriver, type CoreMachine } from './driver.ts';
 import type { RegionalCoreConfig, RouterEffect, RouteRequest } from './events.ts';
+import { type Call, routeLabel } from './http-listener.ts';
 import { LinkDesk } from './link-desk.ts';
 import type { MetricName } from './metrics.ts';
 import type { RouterOptions, RouterReloadable } from './options.ts';
 import { probeReplica } from './prober.ts';
 import { RequestDesk } from './request-desk.ts';
+import { logRequest, refusedRecord } from './request-log.ts';
 
 export interface ShellDeps {
   readonly core: CoreMachine & { explain(request: RouteRequest, nowMs: number): Decision };
@@ -80,6 +84,19 @@ export class RegionalShell {
     this.requests.cutOff();
     await this.linkServer?.close();
     this.driver.stop();
+  }
+
+  /** A request that never became an exchange: counted, and one line like any other. */
+  refused(call: Call, error: unknown): void {
+    const { runtime, metrics } = this.deps;
+    if (!(error instanceof FleetError)) this.bug(error);
+    if (error instanceof LimitError) metrics.add('limit_hits_total', { limit: error.limit });
+    const code = error instanceof FleetError ? error.code : 'internal';
+    if (code === 'client_closed') metrics.add('client_aborts_total', { stage: 'arriving' });
+    const outcome = code === 'client_closed' ? 'client_gone' : 'refused';
+    metrics.add('requests_total', { route: routeLabel(call.path), pool: 'none', outcome });
+    const durationMs = runtime.clock.nowMs() - call.arrivedMs;
+    logRequest(runtime.log, ERRORS[code].level, refusedRecord(call, { outcome, code, durationMs }));
   }
 
   bug(error: unknown): void {

@@ -1,0 +1,117 @@
+// The regional router's shell with a plain core and a real listener, for tests of the data path alone.
+
+import { Writable } from 'node:stream';
+import { createChainHasher } from '../../shared/lib/chain-hash.ts';
+import { REGIONAL_DEFAULTS } from '../../shared/model/settings.ts';
+import { seededRandom } from '../../shared/lib/random.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import { createHttpPools } from '../../shared/runtime/http-pool.ts';
+import { createLog } from '../../shared/runtime/log.ts';
+import { createMetrics, type Metrics } from '../../shared/runtime/metrics.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { Canonicaliser } from '../../router/gateway/canonical.ts';
+import { clientRoutes } from '../../router/regional/client-routes.ts';
+import { startHttpListener } from '../../router/regional/http-listener.ts';
+import { METRICS, METRICS_PREFIX, type MetricName } from '../../router/regional/metrics.ts';
+import type { GatewayLimits, PoolOptions, RouterOptions } from '../../router/regional/options.ts';
+import { RegionalShell } from '../../router/regional/shell.ts';
+import { PlainCore } from './plain-core.ts';
+
+export const LIMITS: GatewayLimits = {
+  bodyBytes: 8 * 1024 * 1024,
+  bodyBytesMax: 64 * 1024 * 1024,
+  jsonDepth: 64,
+  openRequests: 1_000,
+  headerBytes: 16 * 1024,
+  requestTimeoutMs: 30_000,
+};
+
+export function poolOptions(changes: Partial<PoolOptions> = {}): PoolOptions {
+  return {
+    id: 'default',
+    models: [],
+    aliases: {},
+    engineApiKey: null,
+    agentSecrets: [],
+    engineCidrs: [],
+    enginePriority: false,
+    cacheSalt: null,
+    ...changes,
+  };
+}
+
+export function routerOptions(changes: {
+  pool?: Partial<PoolOptions>;
+  limits?: Partial<GatewayLimits>;
+  settings?: Partial<RouterOptions['reloadable']['settings']>;
+}): RouterOptions {
+  return {
+    region: 'test',
+    clients: { host: '127.0.0.1', port: 0 },
+    links: { host: '127.0.0.1', port: 0 },
+    admin: null,
+    linkSecrets: [],
+    addressProof: false,
+    siblings: [],
+    reloadable: {
+      pools: [poolOptions(changes.pool)],
+      settings: { ...REGIONAL_DEFAULTS, ...changes.settings },
+      limits: { ...LIMITS, ...changes.limits },
+    },
+  };
+}
+
+export interface Harness {
+  readonly url: string;
+  readonly core: PlainCore;
+  readonly shell: RegionalShell;
+  readonly metrics: Metrics<MetricName>;
+  /** Request lines of the log, parsed. */
+  readonly lines: Record<string, unknown>[];
+  close(): Promise<void>;
+}
+
+export async function startHarness(
+  urls: string[],
+  changes: Parameters<typeof routerOptions>[0] = {},
+): Promise<Harness> {
+  const lines: Record<string, unknown>[] = [];
+  const destination = new Writable({
+    write(piece: Buffer, _encoding, done) {
+      for (const line of piece.toString().split('\n')) {
+        if (line !== '') lines.push(JSON.parse(line) as Record<string, unknown>);
+      }
+      done();
+    },
+  });
+  const log = createLog({ level: 'debug', readable: false, destination });
+  const runtime = { clock: systemClock, timers: systemTimers, random: seededRandom(1), log };
+  const options = routerOptions(changes);
+  const core = new PlainCore(urls);
+  const pools = createHttpPools(2_000);
+  const metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
+  const canonicaliser = new Canonicaliser(await createChainHasher());
+  const shell = new RegionalShell({ core, options, runtime, metrics, pools, canonicaliser });
+  const { limits } = options.reloadable;
+  const listener = await startHttpListener({
+    listen: options.clients,
+    clock: systemClock,
+    timers: systemTimers,
+    headerBytes: limits.headerBytes,
+    requestTimeoutMs: limits.requestTimeoutMs,
+    routes: clientRoutes(shell.requests, () => [{ id: 'm', maxModelLen: null }]),
+    onRefused: (call, error) => shell.refused(call, error),
+  });
+  return {
+    url: `http://127.0.0.1:${listener.port}`,
+    core,
+    shell,
+    metrics,
+    lines,
+    async close() {
+      await shell.close();
+      await pools.close();
+      await listener.close();
+    },
+  };
+}
