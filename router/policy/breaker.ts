@@ -101,7 +101,10 @@ export class Breaker {
  * Of a pool's targets, those whose breaker counts: never more than half of the pool, the longest open first, so that
  * a common cause cannot eject everybody.
  */
-export function ejected<T extends { breaker: Breaker }>(targets: readonly T[], nowMs: number): Set<T> {
+export function ejected<T extends { breaker: Breaker }>(
+  targets: readonly T[],
+  nowMs: number,
+): Set<T> {
   const blocked = targets.filter((target) => target.breaker.blocks(nowMs));
   blocked.sort((a, b) => a.breaker.openedAtMs - b.breaker.openedAtMs);
   return new Set(blocked.slice(0, Math.floor(targets.length / 2)));

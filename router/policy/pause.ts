@@ -4,11 +4,7 @@ export const PAUSE_DEFAULT_MS = 1_000;
 export const PAUSE_MAX_MS = 60_000;
 
 /** Until when a target is paused; a shorter wish never shortens a longer one. */
-export function pauseUntilMs(
-  before: number,
-  retryAfterMs: number | null,
-  nowMs: number,
-): number {
+export function pauseUntilMs(before: number, retryAfterMs: number | null, nowMs: number): number {
   const wish = retryAfterMs === null || retryAfterMs <= 0 ? PAUSE_DEFAULT_MS : retryAfterMs;
   return Math.max(before, nowMs + Math.min(wish, PAUSE_MAX_MS));
 }

@@ -327,7 +327,10 @@ export class PrefixIndex {
       const parent =
         depth[row] === 0
           ? -1
-          : this.#table.find(columns[PARENT_LOW]?.[row] as number, columns[PARENT_HIGH]?.[row] as number);
+          : this.#table.find(
+              columns[PARENT_LOW]?.[row] as number,
+              columns[PARENT_HIGH]?.[row] as number,
+            );
       let run = endingAt.get(parent);
       if (run === undefined) runs.push((run = []));
       else endingAt.delete(parent);

@@ -23,6 +23,8 @@ export interface QueueItem {
   readonly prefillMs: number;
   /** When the client gives up; null when unknown. */
   readonly deadlineMs: number | null;
+  /** When it has waited as long as it may. */
+  readonly giveUpMs: number;
 }
 
 interface Entry {
@@ -51,6 +53,7 @@ interface Level {
 export class ReleaseQueue {
   readonly #levels: Level[] = [];
   readonly #entries = new Map<string, Entry>();
+  readonly #givingUp = new BinaryHeap<Entry>((a, b) => a.item.giveUpMs < b.item.giveUpMs);
   #bytes = 0;
   #prefillMs = 0;
   #order = 0;
@@ -77,8 +80,31 @@ export class ReleaseQueue {
     return this.#entries.has(id);
   }
 
-  items(): IterableIterator<QueueItem> {
-    return this.#entries.values().map((entry) => entry.item);
+  get(id: string): QueueItem | null {
+    return this.#entries.get(id)?.item ?? null;
+  }
+
+  ids(): Iterable<string> {
+    return this.#entries.keys();
+  }
+
+  /** Arrival of the one that waits longest; null when nothing does. */
+  get oldestMs(): number | null {
+    let oldest: number | null = null;
+    for (const { item } of this.#entries.values())
+      oldest = Math.min(oldest ?? item.arrivedMs, item.arrivedMs);
+    return oldest;
+  }
+
+  /** When the next one has waited as long as it may; null when nothing waits. */
+  get nextGiveUpMs(): number | null {
+    return topOf(this.#givingUp)?.item.giveUpMs ?? null;
+  }
+
+  /** One that has waited as long as it may. */
+  overdue(nowMs: number): QueueItem | null {
+    const top = topOf(this.#givingUp);
+    return top !== undefined && top.item.giveUpMs <= nowMs ? top.item : null;
   }
 
   push(item: QueueItem, ageCredit: number): void {
@@ -91,6 +117,7 @@ export class ReleaseQueue {
       live: true,
     };
     this.#entries.set(item.id, entry);
+    this.#givingUp.push(entry);
     const tenant = this.#tenant(level, item.tenant);
     if (tenant.waiting === 0) tenant.tokens = Math.max(tenant.tokens, level.virtualTokens);
     tenant.waiting += 1;
@@ -148,6 +175,11 @@ export class ReleaseQueue {
     return null;
   }
 
+  /** Least urgent priority that waits; null when nothing does. */
+  get bottomPriority(): number | null {
+    return this.#levels.findLast((level) => level.requests > 0)?.priority ?? null;
+  }
+
   /** The one to give up first when there is no room: the least urgent priority, there the last to be released. */
   worst(): QueueItem | null {
     const level = this.#levels.findLast((candidate) => candidate.requests > 0);
@@ -202,6 +234,9 @@ export class ReleaseQueue {
     if (tenant.heap.size > 16 && tenant.heap.size > 2 * tenant.waiting) tenant.heap.prune(isLive);
     if (level.pressing.size > 16 && level.pressing.size > 2 * level.requests) {
       level.pressing.prune(isLive);
+    }
+    if (this.#givingUp.size > 16 && this.#givingUp.size > 2 * this.size) {
+      this.#givingUp.prune(isLive);
     }
     if (level.requests === 0) {
       level.tenants.clear();

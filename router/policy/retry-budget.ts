@@ -4,10 +4,7 @@
 
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 
-export type RetryBudgetSettings = Pick<
-  RegionalSettings,
-  'retryBudgetRatio' | 'retryBudgetMinPerS'
->;
+export type RetryBudgetSettings = Pick<RegionalSettings, 'retryBudgetRatio' | 'retryBudgetMinPerS'>;
 
 const BUCKET_MS = 1_000;
 const BUCKETS = 10;

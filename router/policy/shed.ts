@@ -25,8 +25,7 @@ export interface Outlook {
 }
 
 export function predictedWaitMs(outlook: Outlook): number {
-  const byWork =
-    (outlook.backlogMs + outlook.ahead.prefillMs) / Math.max(1, outlook.targets);
+  const byWork = (outlook.backlogMs + outlook.ahead.prefillMs) / Math.max(1, outlook.targets);
   const byPace = outlook.ahead.requests * (outlook.msPerRelease ?? 0);
   return outlook.etaMs + Math.max(byWork, byPace);
 }

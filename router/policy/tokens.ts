@@ -42,13 +42,19 @@ export function promptTokens(
   const exact = Object.keys(chain.parts).length === 0 ? (match?.leaf?.promptTokens ?? null) : null;
   const estimated =
     chain.tokenIds ??
-    (exact === null ? chain.bytes / perToken : exact + (chain.bytes - (match?.leafOffset ?? 0)) / perToken) +
-      parts;
+    (exact === null
+      ? chain.bytes / perToken
+      : exact + (chain.bytes - (match?.leafOffset ?? 0)) / perToken) + parts;
   const matchedRaw = match === null ? 0 : matchedTokens(chain, match, { perToken, parts });
   const prompt = Math.max(1, Math.round(estimated));
   const matched = Math.min(prompt, Math.floor(matchedRaw));
   const cached = cachedTokens(Math.min(matched, prompt - 1), figures);
-  return { prompt, matched, cached: Math.min(cached, prompt - 1), uncached: Math.max(1, prompt - cached) };
+  return {
+    prompt,
+    matched,
+    cached: Math.min(cached, prompt - 1),
+    uncached: Math.max(1, prompt - cached),
+  };
 }
 
 /** The fewest tokens that the prompt can plausibly have; null where nothing was learned. */

@@ -55,7 +55,8 @@ export class BinaryHeap<T> {
     for (;;) {
       let child = 2 * at + 1;
       if (child >= items.length) break;
-      if (child + 1 < items.length && this.#less(items[child + 1] as T, items[child] as T)) child += 1;
+      if (child + 1 < items.length && this.#less(items[child + 1] as T, items[child] as T))
+        child += 1;
       if (!this.#less(items[child] as T, item)) break;
       items[at] = items[child] as T;
       at = child;

@@ -1,0 +1,291 @@
+// Attempts and their leases: exactly one per attempt, opened here, told to the agent, and released here exactly once
+// whatever happens to the attempt.
+//
+// What is added to a target's reports are the `sent`s that no report includes yet. A first token or an end that no
+// report includes cancels such a `sent` and otherwise changes nothing: the report still counts it and will say so.
+
+import type { PrefillSums } from '../../shared/model/cost-curve.ts';
+import type { Decision } from '../../shared/model/decision.ts';
+import { leaseIdOf, type Incarnation, type LeaseId } from '../../shared/model/ids.ts';
+import type {
+  AttemptOutcome,
+  ChainFacts,
+  LeaseFacts,
+  OpenLease,
+  RouterMessage,
+  Usage,
+} from '../../shared/protocol/messages.ts';
+import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
+import { medianKnown } from '../policy/unknown.ts';
+import { resetSums } from './core-load.ts';
+import { targetsOf, type Scored } from './core-weigh.ts';
+import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
+
+type Unsequenced = RouterMessage extends infer M
+  ? M extends { readonly seq: number }
+    ? Omit<M, 'replica' | 'rank' | 'seq'>
+    : never
+  : never;
+
+/** Sends the request to the chosen target. */
+export function openAttempt(
+  state: RegionalState,
+  request: RequestState,
+  chosen: { scored: Scored; decision: Decision },
+): void {
+  const { scored } = chosen;
+  const { target } = scored;
+  request.attempts += 1;
+  const deadlines = deadlinesOf(state, request, scored);
+  const lease = newLease(state, request, { scored, deadlines });
+  state.leases.set(lease.id, lease);
+  request.lease = lease;
+  target.leases.set(lease.id, lease);
+  target.unacked.add(lease);
+  add(target.unackedSums, lease.sums);
+  add(target.openSums, lease.sums);
+  target.released.requests += 1;
+  target.released.prefillMs += scored.prefillMs;
+  target.breaker.sent(lease.id, state.nowMs);
+  for (const chain of request.request.prompts) state.index.hope(target.slot, chain);
+  state.emit({
+    kind: 'attempt',
+    decision: chosen.decision,
+    attempt: {
+      lease: lease.id,
+      request: request.request.id,
+      number: request.attempts,
+      target: { replica: target.replica.id, rank: target.rank },
+      incarnation: target.incarnation,
+      pool: request.pool.id,
+      url: target.replica.url,
+      rankHeader: target.replica.targets.length > 1 ? target.rank : null,
+      engineModel: request.engineModel,
+      connectTimeoutMs: state.settings.connectTimeoutMs,
+      firstTokenTimeoutMs: deadlines.firstTokenTimeoutMs,
+      stallTimeoutMs: deadlines.stallTimeoutMs,
+      queueMs: state.nowMs - request.arrivedMs,
+      waitMs: scored.load.waitMs,
+      prefillMs: scored.prefillMs,
+      predictedTtftMs: scored.learned ? scored.load.waitMs + scored.prefillMs : null,
+      predictedPromptTokens: scored.promptTokens,
+      predictedCachedTokens: scored.cachedTokens,
+    },
+  });
+  lease.sentSeq = tell(state, target, { kind: 'sent', agoMs: 0, ...lease.facts });
+}
+
+export function noteFirstToken(state: RegionalState, lease: LeaseState): void {
+  if (lease.firstTokenMs !== null) return;
+  lease.firstTokenMs = state.nowMs;
+  lease.target.firstTokenMs = state.nowMs;
+  endPrefill(lease);
+  lease.target.breaker.showedLife(lease.id, state.settings);
+  if (lease.sentSeq !== null) {
+    tell(state, lease.target, { kind: 'firstToken', lease: lease.id, agoMs: 0 });
+  }
+}
+
+/** The one release of a lease. */
+export function releaseLease(
+  state: RegionalState,
+  lease: LeaseState,
+  end: { outcome: AttemptOutcome; usage: Usage | null },
+): void {
+  const { target } = lease;
+  endPrefill(lease);
+  state.leases.delete(lease.id);
+  target.leases.delete(lease.id);
+  target.unacked.delete(lease);
+  settle(target);
+  if (lease.request.lease === lease) lease.request.lease = null;
+  if (lease.firstTokenMs === null && end.outcome !== 'complete') {
+    for (const chain of lease.facts.chains) state.index.unhope(target.slot, chain.hashes);
+  }
+  if (lease.sentSeq !== null) {
+    tell(state, target, { kind: 'ended', lease: lease.id, agoMs: 0, ...end });
+  }
+}
+
+/** The agent's ledger is to hold exactly these from now on; sequence numbers begin anew. */
+export function tellLeases(state: RegionalState, target: TargetState): void {
+  const { link } = target.replica;
+  if (link === null) return;
+  target.seq = 0;
+  target.unconfirmed = true;
+  target.leasesFor = target.incarnation;
+  const open: OpenLease[] = [];
+  for (const lease of target.leases.values()) {
+    lease.sentSeq = 0;
+    open.push({
+      ...lease.facts,
+      sentAgoMs: state.nowMs - lease.sentMs,
+      firstTokenAgoMs: lease.firstTokenMs === null ? null : state.nowMs - lease.firstTokenMs,
+    });
+  }
+  const { replica, rank } = target;
+  state.emit({
+    kind: 'send',
+    link: link.id,
+    message: { kind: 'leases', replica: replica.id, rank, seq: 0, open },
+  });
+}
+
+/** A report includes this router's events up to `ackedSeq`. */
+export function acknowledge(target: TargetState, ackedSeq: number): void {
+  if (target.unconfirmed) {
+    recount(target, ackedSeq);
+    if (ackedSeq >= 0) target.unconfirmed = false;
+    return;
+  }
+  for (const lease of target.unacked) {
+    if (lease.sentSeq === null || lease.sentSeq > ackedSeq) break;
+    target.unacked.delete(lease);
+    if (!lease.pastPrefill) subtract(target.unackedSums, lease.sums);
+  }
+  settle(target);
+}
+
+/** The engine process is another one: what was sent to the old one weighs on nobody. */
+export function orphanLeases(target: TargetState, incarnation: Incarnation): void {
+  for (const lease of target.leases.values()) {
+    if (lease.orphan || lease.facts.incarnation === null) continue;
+    if (lease.facts.incarnation === incarnation) continue;
+    endPrefill(lease);
+    lease.orphan = true;
+    target.unacked.delete(lease);
+  }
+  settle(target);
+}
+
+/** Requests that show no first token leave the sums at their predicted end where no report says better. */
+export function passPredicted(target: TargetState, nowMs: number): void {
+  for (const lease of target.leases.values()) {
+    if (!lease.facts.streamed && !lease.pastPrefill && lease.prefilledMs <= nowMs)
+      endPrefill(lease);
+  }
+  settle(target);
+}
+
+function recount(target: TargetState, ackedSeq: number): void {
+  target.unacked.clear();
+  resetSums(target.unackedSums);
+  for (const lease of target.leases.values()) {
+    if (lease.orphan || (lease.sentSeq !== null && lease.sentSeq <= ackedSeq)) continue;
+    target.unacked.add(lease);
+    if (!lease.pastPrefill) add(target.unackedSums, lease.sums);
+  }
+}
+
+function newLease(
+  state: RegionalState,
+  request: RequestState,
+  plan: { scored: Scored; deadlines: Deadlines },
+): LeaseState {
+  const { scored, deadlines } = plan;
+  const id = leaseIdOf(request.request.id, request.attempts);
+  return {
+    id,
+    request,
+    target: scored.target,
+    facts: factsOf(id, request, scored),
+    sums: scored.sums,
+    sentMs: state.nowMs,
+    sentSeq: null,
+    firstTokenMs: null,
+    pastPrefill: false,
+    prefilledMs: state.nowMs + scored.load.waitMs + scored.prefillMs,
+    timeoutMs: deadlines.firstTokenTimeoutMs,
+    byClient: deadlines.byClient,
+    extended: false,
+    aborting: false,
+    orphan: false,
+  };
+}
+
+function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFacts {
+  const { prompts, stream, maxTokens } = request.request;
+  const parts: Record<string, number> = {};
+  let promptBytes = 0;
+  const chains = prompts.map((prompt): ChainFacts => {
+    promptBytes += prompt.bytes;
+    for (const [kind, count] of Object.entries(prompt.parts)) {
+      parts[kind] = (parts[kind] ?? 0) + count;
+    }
+    const turnEnds = new Uint32Array(2 * prompt.turnEnds.length);
+    prompt.turnEnds.forEach((end, k) => turnEnds.set([end.hashLow, end.hashHigh], 2 * k));
+    const { hashLow: endLow, hashHigh: endHigh } = prompt.end;
+    return { hashes: prompt.hashes, endLow, endHigh, turnEnds };
+  });
+  return {
+    lease,
+    incarnation: scored.target.incarnation,
+    promptTokens: scored.promptTokens,
+    uncachedTokens: scored.sums.uncached,
+    matchedTokens: scored.matchedTokens,
+    promptBytes,
+    parts,
+    streamed: stream,
+    maxTokens,
+    chains,
+  };
+}
+
+function deadlinesOf(state: RegionalState, request: RequestState, scored: Scored): Deadlines {
+  const { stream, maxTokens, clientDeadlineMs } = request.request;
+  const { report } = scored.target;
+  return attemptDeadlines(
+    {
+      stream,
+      waitMs: scored.load.waitMs,
+      prefillMs: scored.prefillMs,
+      maxTokens,
+      itlMs: report?.itlMs ?? poolItlMs(request),
+      largestPrefillMs: report?.largestPrefillMs ?? null,
+      clientLeftMs:
+        clientDeadlineMs === null ? null : request.arrivedMs + clientDeadlineMs - state.nowMs,
+    },
+    state.settings,
+  );
+}
+
+function poolItlMs(request: RequestState): number | null {
+  const itls: (number | null)[] = [];
+  for (const target of targetsOf(request.pool)) itls.push(target.report?.itlMs ?? null);
+  return medianKnown(itls);
+}
+
+/** Sends a ledger event; its sequence number, null where no link is. */
+function tell(state: RegionalState, target: TargetState, event: Unsequenced): number | null {
+  const { replica, rank } = target;
+  if (replica.link === null || target.leasesFor === undefined) return null;
+  target.seq += 1;
+  const message = { ...event, replica: replica.id, rank, seq: target.seq } as RouterMessage;
+  state.emit({ kind: 'send', link: replica.link.id, message });
+  return target.seq;
+}
+
+function endPrefill(lease: LeaseState): void {
+  if (lease.pastPrefill) return;
+  lease.pastPrefill = true;
+  subtract(lease.target.openSums, lease.sums);
+  if (lease.target.unacked.has(lease)) subtract(lease.target.unackedSums, lease.sums);
+}
+
+/** Sums of nothing are nothing: no rounding is carried on. */
+function settle(target: TargetState): void {
+  if (target.unacked.size === 0) resetSums(target.unackedSums);
+  if (target.leases.size === 0) resetSums(target.openSums);
+}
+
+function add(sums: PrefillSums, more: Readonly<PrefillSums>): void {
+  sums.uncached += more.uncached;
+  sums.prompt += more.prompt;
+  sums.context += more.context;
+}
+
+function subtract(sums: PrefillSums, less: Readonly<PrefillSums>): void {
+  sums.uncached -= less.uncached;
+  sums.prompt -= less.prompt;
+  sums.context -= less.context;
+}

@@ -1,0 +1,253 @@
+// Links with agents: who may say what, what a new one is told, and what its messages change.
+//
+// A replica belongs to one link at a time, the newest that named it; the older agent is fenced and no longer heard
+// about it.
+
+import type { LinkId } from '../../shared/model/ids.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import {
+  PROTOCOL_VERSION,
+  type AgentMessage,
+  type Hello,
+  type HelloEngine,
+  type PrefixMessage,
+  type ResumeState,
+} from '../../shared/protocol/messages.ts';
+import { noteFresh, noteGone, noteLost } from './core-freshness.ts';
+import { acknowledge, orphanLeases, tellLeases } from './core-leases.ts';
+import type {
+  LinkHolder,
+  PoolState,
+  RegionalState,
+  ReplicaState,
+  TargetState,
+} from './core-state.ts';
+import { dropReplica, newReplica, resumeOf, setRanks } from './core-targets.ts';
+
+/** Agents up to which each may report at the least interval; beyond, intervals grow with their number. */
+const AGENTS_AT_FULL_RATE = 50;
+const REPORT_INTERVAL_MAX_MS = 1_000;
+const REPLICAS_MAX = 4_096;
+const NAMES_MAX = 1_024;
+const CLOCK_OFFSET_ALARM_MS = 5_000;
+const PEAK_WINDOW_MS = 60_000;
+
+export function linkUp(state: RegionalState, id: LinkId, hello: Hello): void {
+  const [least, greatest] = hello.protocol;
+  if (greatest < PROTOCOL_VERSION || least > PROTOCOL_VERSION) {
+    refuseLink(state, id, 'protocol_too_old', hello);
+    return;
+  }
+  const pool = state.pools.get(hello.pool);
+  if (pool === undefined) {
+    refuseLink(state, id, 'unknown_pool', hello);
+    return;
+  }
+  const offsetMs = hello.wallMs - state.deps.wallMs();
+  if (Math.abs(offsetMs) > CLOCK_OFFSET_ALARM_MS) {
+    state.log('warn', 'clock_offset', { agent: hello.agentId, offsetMs });
+  }
+  const link: LinkHolder = { id, agentId: hello.agentId, pool, replicas: new Set() };
+  state.links.set(id, link);
+  const resume: ResumeState[] = [];
+  for (const engine of hello.engines) adopt(state, link, { engine, resume });
+  greet(state, link, resume);
+}
+
+export function linkDown(state: RegionalState, id: LinkId): void {
+  const link = state.links.get(id);
+  if (link === undefined) return;
+  state.links.delete(id);
+  for (const replica of link.replicas) {
+    replica.link = null;
+    noteLost(state, replica);
+    state.log('info', 'link_down', { replica: replica.id, agent: link.agentId });
+  }
+}
+
+export function heard(
+  state: RegionalState,
+  id: LinkId,
+  message: Exclude<AgentMessage, Hello>,
+): void {
+  const link = state.links.get(id);
+  if (link === undefined) return;
+  const name = message.kind === 'report' ? message.report.replica : message.replica;
+  const replica = state.replicas.get(name);
+  if (replica === undefined || replica.link !== link) {
+    state.limit('foreign_report');
+    return;
+  }
+  if (message.kind === 'bye') {
+    noteGone(state, replica);
+    state.log('info', 'replica_bye', { replica: replica.id, reason: message.reason });
+    return;
+  }
+  const rank = message.kind === 'report' ? message.report.rank : message.rank;
+  const target = replica.targets[rank];
+  if (target === undefined) state.limit('foreign_report');
+  else if (message.kind === 'report') reported(state, target, message.report);
+  else prefixes(state, target, message);
+}
+
+function refuseLink(
+  state: RegionalState,
+  link: LinkId,
+  reason: 'protocol_too_old' | 'unknown_pool',
+  hello: Hello,
+): void {
+  state.log('warn', 'link_refused', { reason, agent: hello.agentId, pool: hello.pool });
+  state.emit({ kind: 'close', link, reason });
+}
+
+/** The link takes over the engine; what an agent process before it knew goes into `resume`. */
+function adopt(
+  state: RegionalState,
+  link: LinkHolder,
+  from: { engine: HelloEngine; resume: ResumeState[] },
+): void {
+  const { engine, resume } = from;
+  let replica = state.replicas.get(engine.replica);
+  if (replica !== undefined && replica.pool !== link.pool) {
+    noteGone(state, replica);
+    if (replica.targets.some((target) => target.leases.size > 0)) {
+      state.limit('pool_move');
+      return;
+    }
+    dropReplica(state, replica);
+    replica = undefined;
+  }
+  if (replica === undefined) {
+    if (state.replicas.size >= REPLICAS_MAX) {
+      state.limit('replicas');
+      return;
+    }
+    replica = newReplica(state, link.pool, { engine, agentId: link.agentId });
+  } else if (replica.agentId !== link.agentId) {
+    resume.push(...resumeOf(state, replica));
+  }
+  if (replica.link !== null) fence(state, replica.link, replica);
+  replica.url = engine.advertiseUrl;
+  replica.agentId = link.agentId;
+  replica.gone = false;
+  replica.leftMs = null;
+  replica.link = link;
+  link.replicas.add(replica);
+  setRanks(state, replica, engine.ranks);
+}
+
+function fence(state: RegionalState, older: LinkHolder, replica: ReplicaState): void {
+  older.replicas.delete(replica);
+  state.emit({ kind: 'send', link: older.id, message: { kind: 'fence', replica: replica.id } });
+  state.log('warn', 'agent_fenced', { replica: replica.id, agent: older.agentId });
+}
+
+function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): void {
+  const { settings, siblings } = state.config;
+  const crowd = Math.max(1, state.links.size / AGENTS_AT_FULL_RATE);
+  state.emit({
+    kind: 'send',
+    link: link.id,
+    message: {
+      kind: 'welcome',
+      protocol: PROTOCOL_VERSION,
+      features: [],
+      routerId: state.deps.routerId,
+      software: state.deps.software,
+      siblings,
+      minReportIntervalMs: Math.min(
+        Math.max(REPORT_INTERVAL_MAX_MS, settings.minReportIntervalMs),
+        settings.minReportIntervalMs * crowd,
+      ),
+      resume,
+      wallMs: state.deps.wallMs(),
+    },
+  });
+  for (const replica of link.replicas) {
+    for (const target of replica.targets) tellLeases(state, target);
+  }
+  const { told } = link.pool;
+  if (told.requests === 0) return;
+  const message = { kind: 'queued', pool: link.pool.id, ...told } as const;
+  state.emit({ kind: 'send', link: link.id, message });
+}
+
+function reported(state: RegionalState, target: TargetState, report: ReplicaReport): void {
+  const { replica } = target;
+  const { pool } = replica;
+  if (report.incarnation !== null && report.incarnation !== target.incarnation) {
+    newIncarnation(state, target, report.incarnation);
+  }
+  const before = target.report?.phase ?? null;
+  target.report = report;
+  target.receivedMs = state.nowMs;
+  target.released = { requests: 0, prefillMs: 0 };
+  acknowledge(target, report.ackedSeq);
+  if (report.incarnation !== null && target.leasesFor !== report.incarnation) {
+    tellLeases(state, target);
+  }
+  notePeak(target, state.nowMs);
+  noteFresh(state, replica);
+  noteNames(state, pool, report);
+  pool.dirty = true;
+  if (before !== report.phase) {
+    const { phase, rank } = report;
+    state.log('info', 'replica_phase', { replica: replica.id, rank, phase, before });
+  }
+}
+
+function newIncarnation(
+  state: RegionalState,
+  target: TargetState,
+  incarnation: NonNullable<ReplicaReport['incarnation']>,
+): void {
+  const first = target.incarnation === null;
+  target.incarnation = incarnation;
+  if (first) return;
+  orphanLeases(target, incarnation);
+  target.breaker.reset();
+  target.pausedUntilMs = Number.NEGATIVE_INFINITY;
+  if (state.index.incarnation(target.slot) !== incarnation) state.index.reset(target.slot);
+  state.log('info', 'new_incarnation', { replica: target.replica.id, rank: target.rank });
+}
+
+function prefixes(state: RegionalState, target: TargetState, message: PrefixMessage): void {
+  const outcome = state.index.apply(target.slot, message);
+  const { replica, rank } = target;
+  if (outcome === 'resync' && replica.link !== null) {
+    state.limit('prefix_gap');
+    state.emit({
+      kind: 'send',
+      link: replica.link.id,
+      message: { kind: 'resync', replica: replica.id, rank },
+    });
+  }
+  if (message.seq !== 0) return;
+  // A snapshot may be older than what was sent since: those prompts are expected there all the same.
+  for (const lease of target.leases.values()) {
+    if (lease.orphan) continue;
+    for (const chain of lease.request.request.prompts) state.index.hope(target.slot, chain);
+  }
+}
+
+function notePeak(target: TargetState, nowMs: number): void {
+  const { peakRunning } = target;
+  if (nowMs - peakRunning.sinceMs >= PEAK_WINDOW_MS) {
+    peakRunning.previous = peakRunning.current;
+    peakRunning.current = 0;
+    peakRunning.sinceMs = nowMs;
+  }
+  peakRunning.current = Math.max(peakRunning.current, target.report?.running ?? 0);
+}
+
+function noteNames(state: RegionalState, pool: PoolState, report: ReplicaReport): void {
+  if (report.models.length === 0) return;
+  pool.reported = true;
+  for (const { id, loras } of report.models) {
+    for (const name of [id, ...loras]) {
+      if (pool.names.has(name)) continue;
+      if (pool.names.size >= NAMES_MAX) state.limit('model_names');
+      else pool.names.add(name);
+    }
+  }
+}

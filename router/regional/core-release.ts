@@ -1,0 +1,143 @@
+// Moves a pool's queue: gives up what has waited too long, releases what there is room for, in order and with fresh
+// data, and tells the agents what still waits.
+
+import type { RequestId } from '../../shared/model/ids.ts';
+import { decide, pendingEtaMs } from './core-decide.ts';
+import { openAttempt } from './core-leases.ts';
+import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
+import { carryOut, finish } from './core-requests.ts';
+import type { PoolState, RegionalState, TargetState } from './core-state.ts';
+import { isReady, targetsOf } from './core-weigh.ts';
+import { bare } from './core-decide.ts';
+import { retryAfterMs } from '../policy/shed.ts';
+import type { QueueItem } from '../policy/queue.ts';
+
+/** Queued requests that cannot go now and are looked past, per round. */
+const LOOKED_PAST = 8;
+/** Requests released in one event: more go in the next. */
+const RELEASED_AT_ONCE = 256;
+
+export function moveQueue(state: RegionalState, pool: PoolState): void {
+  giveUp(state, pool);
+  const past = new Set<string>();
+  for (let k = 0; k < RELEASED_AT_ONCE && past.size < LOOKED_PAST; k += 1) {
+    if (!canMove(state, pool)) return;
+    const item = pool.queue.next({
+      nowMs: state.nowMs,
+      pressWithinMs: 2 * state.settings.holdMs,
+      without: past,
+    });
+    if (item === null) return;
+    if (!tryRelease(state, pool, item)) past.add(item.id);
+  }
+}
+
+/** When the queue has to be looked at again without any event; null when only events move it. */
+export function queueWakeMs(state: RegionalState, pool: PoolState): number | null {
+  if (pool.queue.size === 0) return null;
+  let wake = pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY;
+  for (const target of targetsOf(pool)) {
+    if (!isReady(target)) continue;
+    if (target.pausedUntilMs > state.nowMs) wake = Math.min(wake, target.pausedUntilMs);
+    else wake = Math.min(wake, loadNow(state, target).roomAtMs ?? wake);
+    wake = Math.min(wake, target.breaker.opensAgainMs(state.nowMs) ?? wake);
+  }
+  return Number.isFinite(wake) ? Math.max(wake, state.nowMs + 1) : null;
+}
+
+/** Tells the pool's agents what this router holds back; at most once per report interval. */
+export function tellQueued(state: RegionalState, pool: PoolState): void {
+  const now = queuedNow(pool);
+  if (isTold(pool, now) || state.nowMs < toldAgainMs(state, pool)) return;
+  pool.told = now;
+  pool.toldAtMs = state.nowMs;
+  for (const link of state.links.values()) {
+    if (link.pool !== pool) continue;
+    state.emit({ kind: 'send', link: link.id, message: { kind: 'queued', pool: pool.id, ...now } });
+  }
+}
+
+/** When `tellQueued` has something to say; null when it has not. */
+export function tellWakeMs(state: RegionalState, pool: PoolState): number | null {
+  return isTold(pool, queuedNow(pool)) ? null : toldAgainMs(state, pool);
+}
+
+function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boolean {
+  const request = state.requests.get(item.id as RequestId);
+  if (request === undefined) {
+    pool.queue.remove(item.id);
+    return true;
+  }
+  const verdict = decide(state, request, { draw: true });
+  if (verdict.decision.kind === 'queue') return false;
+  if (verdict.chosen === null) {
+    carryOut(state, request, verdict);
+    return true;
+  }
+  pool.queue.release(item.id);
+  pool.pace.released(pool.queue.size, state.nowMs);
+  openAttempt(state, request, { scored: verdict.chosen, decision: verdict.decision });
+  return true;
+}
+
+function giveUp(state: RegionalState, pool: PoolState): void {
+  for (let item = pool.queue.overdue(state.nowMs); item !== null;) {
+    const request = state.requests.get(item.id as RequestId);
+    if (request === undefined) {
+      pool.queue.remove(item.id);
+    } else {
+      const late = state.nowMs - request.arrivedMs >= state.settings.queueMaxWaitMs;
+      const waitMs = pool.queue.prefillMs;
+      finish(state, request, {
+        decision: bare('shed', late ? 'queue_timeout' : 'deadline_unreachable'),
+        failure: {
+          code: late ? 'queue_timeout' : 'saturated',
+          message: late
+            ? 'The request waited as long as it may for a replica.'
+            : "No replica can answer within the client's deadline.",
+          retryAfterMs: retryAfterMs(waitMs, state.deps.random),
+        },
+      });
+    }
+    item = pool.queue.overdue(state.nowMs);
+  }
+}
+
+/** Cheap: whether any request at all could leave the queue now, be it into a refusal. */
+function canMove(state: RegionalState, pool: PoolState): boolean {
+  if (pool.queue.size === 0) return false;
+  let hopeful = pendingEtaMs(pool) !== null;
+  for (const target of targetsOf(pool)) {
+    if (!isReady(target)) continue;
+    hopeful = true;
+    if (target.pausedUntilMs <= state.nowMs && !loadNow(state, target).full) return true;
+  }
+  return !hopeful;
+}
+
+function loadNow(state: RegionalState, target: TargetState): Load {
+  const { curve } = curveOf(target, () => poolCurve(target.replica.pool));
+  return loadOf(target, { curve, settings: state.settings, nowMs: state.nowMs });
+}
+
+function queuedNow(pool: PoolState): PoolState['told'] {
+  const { queue } = pool;
+  return {
+    requests: queue.size,
+    prefillMs: Math.round(queue.prefillMs),
+    topPriority: queue.topPriority,
+  };
+}
+
+function isTold(pool: PoolState, now: PoolState['told']): boolean {
+  const { told } = pool;
+  return (
+    told.requests === now.requests &&
+    told.prefillMs === now.prefillMs &&
+    told.topPriority === now.topPriority
+  );
+}
+
+function toldAgainMs(state: RegionalState, pool: PoolState): number {
+  return pool.toldAtMs + state.settings.minReportIntervalMs;
+}

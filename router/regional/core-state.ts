@@ -1,0 +1,233 @@
+// What a regional router knows: pools, replicas, targets, links, requests and leases, and the effects of the event
+// at hand. Every change to a lease goes through core-leases.ts, so that each is released exactly once.
+
+import type { Decision } from '../../shared/model/decision.ts';
+import type { PrefillSums } from '../../shared/model/cost-curve.ts';
+import type {
+  AgentId,
+  Incarnation,
+  LeaseId,
+  LinkId,
+  PoolId,
+  ReplicaId,
+  RequestId,
+  RouterId,
+} from '../../shared/model/ids.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
+import type { LeaseFacts } from '../../shared/protocol/messages.ts';
+import type { Random } from '../../shared/lib/random.ts';
+import type { Breaker } from '../policy/breaker.ts';
+import type { LinkState } from '../policy/filter.ts';
+import { PrefixIndex } from '../policy/prefix-index.ts';
+import { ReleaseQueue } from '../policy/queue.ts';
+import { RetryBudget } from '../policy/retry-budget.ts';
+import { ReleasePace } from '../policy/shed.ts';
+import { FreshHistory } from '../policy/static-pool.ts';
+import type { PoolConfig, RegionalCoreConfig, RouteRequest, RouterEffect } from './events.ts';
+
+/** Answer and prompt of a pool that has served nothing yet, tokens. */
+const FIRST_MEAN_OUTPUT = 256;
+const FIRST_MEAN_PROMPT = 1_024;
+
+export interface RegionalCoreDeps {
+  readonly routerId: RouterId;
+  readonly software: string;
+  readonly config: RegionalCoreConfig;
+  readonly random: Random;
+  /** ms since 1970, for the welcome only. */
+  readonly wallMs: () => number;
+}
+
+export interface PoolState {
+  readonly id: PoolId;
+  config: PoolConfig;
+  readonly replicas: Set<ReplicaState>;
+  readonly queue: ReleaseQueue;
+  readonly pace: ReleasePace;
+  readonly fresh: FreshHistory;
+  /** Smoothed over complete answers, tokens. */
+  meanOutputTokens: number;
+  meanPromptTokens: number;
+  /** Names that replicas have reported, ever; bounded. */
+  readonly names: Set<string>;
+  /** An agent has reported models of this pool. */
+  reported: boolean;
+  /** What the agents were last told of the queue. */
+  told: { requests: number; prefillMs: number; topPriority: number | null };
+  toldAtMs: number;
+  /** The queue may be able to move. */
+  dirty: boolean;
+  /** A new configuration has no such pool. */
+  removed: boolean;
+}
+
+export interface ReplicaState {
+  readonly id: ReplicaId;
+  readonly pool: PoolState;
+  url: string;
+  readonly targets: TargetState[];
+  link: LinkHolder | null;
+  agentId: AgentId;
+  state: LinkState;
+  /** Of the last report of any rank. */
+  reportedMs: number | null;
+  /** Since when no report comes; null while fresh. */
+  lostMs: number | null;
+  /** It said goodbye: no candidate, kept for an agent that returns. */
+  gone: boolean;
+  /** When it was taken out for good or said goodbye; null while it is in use. */
+  leftMs: number | null;
+  /** It failed us while no agent vouched for it. */
+  down: boolean;
+  probeAtMs: number;
+  probeBackoffMs: number;
+  probing: boolean;
+}
+
+export interface TargetState {
+  readonly replica: ReplicaState;
+  readonly rank: number;
+  readonly key: string;
+  /** In the prefix index. */
+  readonly slot: number;
+  report: ReplicaReport | null;
+  receivedMs: number;
+  /** Last known; a report without an engine does not clear it. */
+  incarnation: Incarnation | null;
+  /** Of the `leases` last sent over this link; undefined before any. */
+  leasesFor: Incarnation | null | undefined;
+  /** Of the last ledger event sent since then. */
+  seq: number;
+  /** No report has acknowledged that snapshot yet. */
+  unconfirmed: boolean;
+  readonly leases: Map<LeaseId, LeaseState>;
+  /** Open leases whose `sent` no report includes, in order of sending. */
+  readonly unacked: Set<LeaseState>;
+  /** Prefill of those of `unacked` that are not past it. */
+  readonly unackedSums: PrefillSums;
+  /** Prefill of all open leases that are not past it. */
+  readonly openSums: PrefillSums;
+  readonly breaker: Breaker;
+  pausedUntilMs: number;
+  firstTokenMs: number;
+  /** Greatest `running` of the current and the previous window. */
+  peakRunning: { current: number; previous: number; sinceMs: number };
+  /** Released from the queue, or past it, since the last report. */
+  released: { requests: number; prefillMs: number };
+}
+
+export interface LinkHolder {
+  readonly id: LinkId;
+  readonly agentId: AgentId;
+  readonly pool: PoolState;
+  readonly replicas: Set<ReplicaState>;
+}
+
+export interface Failure {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly retryAfterMs: number | null;
+}
+
+export interface RequestState {
+  readonly request: RouteRequest;
+  readonly pool: PoolState;
+  readonly engineModel: string;
+  readonly arrivedMs: number;
+  attempts: number;
+  /** Targets that failed it. */
+  readonly tried: Set<string>;
+  lease: LeaseState | null;
+  gone: boolean;
+  failure: Failure | null;
+}
+
+export interface LeaseState {
+  readonly id: LeaseId;
+  readonly request: RequestState;
+  readonly target: TargetState;
+  readonly facts: LeaseFacts;
+  readonly sums: Readonly<PrefillSums>;
+  readonly sentMs: number;
+  /** The ledger sequence that told of it; null while no link has. */
+  sentSeq: number | null;
+  firstTokenMs: number | null;
+  /** Its prefill no longer counts: a first token came, or it shows none and its predicted end has passed. */
+  pastPrefill: boolean;
+  /** Predicted end of its prefill. */
+  readonly prefilledMs: number;
+  readonly timeoutMs: number;
+  /** The client's patience set the time-out. */
+  readonly byClient: boolean;
+  extended: boolean;
+  aborting: boolean;
+  /** Its engine process is another one now. */
+  orphan: boolean;
+}
+
+export class RegionalState {
+  readonly deps: RegionalCoreDeps;
+  config: RegionalCoreConfig;
+  readonly pools = new Map<PoolId, PoolState>();
+  readonly replicas = new Map<ReplicaId, ReplicaState>();
+  readonly links = new Map<LinkId, LinkHolder>();
+  readonly requests = new Map<RequestId, RequestState>();
+  readonly leases = new Map<LeaseId, LeaseState>();
+  readonly index: PrefixIndex;
+  readonly budget = new RetryBudget();
+  draining = false;
+  nowMs = 0;
+  /** When time-driven changes were last looked for. */
+  sweptMs = Number.NEGATIVE_INFINITY;
+  /** Of the event at hand. */
+  effects: RouterEffect[] = [];
+  /** Requests that this event has put in a queue. */
+  announced: { request: RequestId; decision: Decision }[] = [];
+
+  constructor(deps: RegionalCoreDeps) {
+    this.deps = deps;
+    this.config = deps.config;
+    this.index = new PrefixIndex(deps.config.settings.prefixIndexBytes);
+    for (const pool of deps.config.pools) this.pools.set(pool.id, newPool(pool));
+  }
+
+  get settings(): RegionalCoreConfig['settings'] {
+    return this.config.settings;
+  }
+
+  emit(effect: RouterEffect): void {
+    this.effects.push(effect);
+  }
+
+  log(
+    level: LogLevel,
+    code: string,
+    fields: Readonly<Record<string, string | number | boolean | null>>,
+  ): void {
+    this.effects.push({ kind: 'log', level, code, fields });
+  }
+
+  limit(limit: string): void {
+    this.effects.push({ kind: 'limit', limit });
+  }
+}
+
+export function newPool(config: PoolConfig): PoolState {
+  return {
+    id: config.id,
+    config,
+    replicas: new Set(),
+    queue: new ReleaseQueue(),
+    pace: new ReleasePace(),
+    fresh: new FreshHistory(),
+    meanOutputTokens: FIRST_MEAN_OUTPUT,
+    meanPromptTokens: FIRST_MEAN_PROMPT,
+    names: new Set(),
+    reported: false,
+    told: { requests: 0, prefillMs: 0, topPriority: null },
+    toldAtMs: Number.NEGATIVE_INFINITY,
+    dirty: false,
+    removed: false,
+  };
+}

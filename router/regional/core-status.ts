@@ -1,0 +1,145 @@
+// What the core knows, for people and metrics. Ages and durations in ms; null is unknown.
+
+import type { LinkState } from '../policy/filter.ts';
+import type { BreakerState } from '../policy/breaker.ts';
+import type { Phase } from '../../shared/model/phase.ts';
+import type { Incarnation, PoolId, ReplicaId } from '../../shared/model/ids.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import { curveOf, loadOf, poolCurve, unackedMs } from './core-load.ts';
+import { namesOf } from './core-requests.ts';
+import type { PoolState, RegionalState, ReplicaState, TargetState } from './core-state.ts';
+
+export interface TargetStatus {
+  readonly rank: number;
+  readonly incarnation: Incarnation | null;
+  readonly phase: Phase | null;
+  readonly report: ReplicaReport | null;
+  readonly reportAgeMs: number | null;
+  /** Age of the engine's own figures. */
+  readonly scrapeAgeMs: number | null;
+  readonly leases: number;
+  /** Sent since the last report, on top of its figures. */
+  readonly unacked: {
+    readonly requests: number;
+    readonly uncachedTokens: number;
+    readonly prefillMs: number;
+  };
+  readonly waitMs: number;
+  readonly full: boolean;
+  readonly breaker: BreakerState;
+  readonly pausedForMs: number | null;
+  /** Chunks of 512 bytes that the agent says its KV cache holds. */
+  readonly indexChunks: number;
+}
+
+export interface ReplicaStatus {
+  readonly id: ReplicaId;
+  readonly url: string;
+  readonly link: LinkState;
+  readonly connected: boolean;
+  readonly lostForMs: number | null;
+  /** It failed us while no agent vouched for it. */
+  readonly down: boolean;
+  readonly targets: readonly TargetStatus[];
+}
+
+export interface PoolStatus {
+  readonly id: PoolId;
+  /** Public names. */
+  readonly models: readonly string[];
+  readonly replicas: readonly ReplicaStatus[];
+  readonly ready: number;
+  readonly queue: {
+    readonly requests: number;
+    readonly bytes: number;
+    readonly prefillMs: number;
+    readonly oldestMs: number | null;
+  };
+  readonly meanPromptTokens: number;
+  readonly meanOutputTokens: number;
+}
+
+export interface RegionalStatus {
+  readonly pools: readonly PoolStatus[];
+  readonly links: number;
+  readonly openRequests: number;
+  readonly leases: number;
+  readonly draining: boolean;
+  readonly index: { readonly bytes: number; readonly chunks: number; readonly evictions: number };
+}
+
+export function statusOf(state: RegionalState, nowMs: number): RegionalStatus {
+  const { index } = state;
+  return {
+    pools: [...state.pools.values()].map((pool) => poolStatus(state, pool, nowMs)),
+    links: state.links.size,
+    openRequests: state.requests.size,
+    leases: state.leases.size,
+    draining: state.draining,
+    index: { bytes: index.bytes, chunks: index.rows, evictions: index.evictions },
+  };
+}
+
+function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolStatus {
+  const replicas = [...pool.replicas]
+    .filter((replica) => !replica.gone)
+    .map((replica) => replicaStatus(state, replica, nowMs));
+  const { queue } = pool;
+  const ready = replicas.filter(
+    ({ link, down, targets }) =>
+      link !== 'out' && !down && targets.some((target) => target.phase === 'ready'),
+  );
+  return {
+    id: pool.id,
+    models: pool.config.models.length > 0 ? pool.config.models : [...namesOf(pool)],
+    replicas,
+    ready: ready.length,
+    queue: {
+      requests: queue.size,
+      bytes: queue.bytes,
+      prefillMs: queue.prefillMs,
+      oldestMs: queue.oldestMs === null ? null : nowMs - queue.oldestMs,
+    },
+    meanPromptTokens: pool.meanPromptTokens,
+    meanOutputTokens: pool.meanOutputTokens,
+  };
+}
+
+function replicaStatus(state: RegionalState, replica: ReplicaState, nowMs: number): ReplicaStatus {
+  return {
+    id: replica.id,
+    url: replica.url,
+    link: replica.state,
+    connected: replica.link !== null,
+    lostForMs: replica.lostMs === null ? null : nowMs - replica.lostMs,
+    down: replica.down,
+    targets: replica.targets.map((target) => targetStatus(state, target, nowMs)),
+  };
+}
+
+function targetStatus(state: RegionalState, target: TargetState, nowMs: number): TargetStatus {
+  const { report } = target;
+  const { curve } = curveOf(target, () => poolCurve(target.replica.pool));
+  const load = loadOf(target, { curve, settings: state.settings, nowMs });
+  const reportAgeMs = report === null ? null : nowMs - target.receivedMs;
+  const scrapeAgoMs = report?.scrapeAgoMs ?? null;
+  return {
+    rank: target.rank,
+    incarnation: target.incarnation,
+    phase: report?.phase ?? null,
+    report,
+    reportAgeMs,
+    scrapeAgeMs: scrapeAgoMs === null || reportAgeMs === null ? null : scrapeAgoMs + reportAgeMs,
+    leases: target.leases.size,
+    unacked: {
+      requests: target.unacked.size,
+      uncachedTokens: target.unackedSums.uncached,
+      prefillMs: unackedMs(target, curve),
+    },
+    waitMs: load.waitMs,
+    full: load.full,
+    breaker: target.breaker.state(nowMs),
+    pausedForMs: target.pausedUntilMs > nowMs ? target.pausedUntilMs - nowMs : null,
+    indexChunks: state.index.chunks(target.slot),
+  };
+}

@@ -1,0 +1,108 @@
+// Replicas and their targets: made when an agent names them, dropped with all that the router knew of them.
+
+import { emptySums } from '../../shared/model/cost-curve.ts';
+import { targetKey, type AgentId } from '../../shared/model/ids.ts';
+import type { HelloEngine, ResumeState } from '../../shared/protocol/messages.ts';
+import { Breaker } from '../policy/breaker.ts';
+import type { PoolState, RegionalState, ReplicaState, TargetState } from './core-state.ts';
+
+const RANKS_MAX = 64;
+
+export function newReplica(
+  state: RegionalState,
+  pool: PoolState,
+  from: { engine: HelloEngine; agentId: AgentId },
+): ReplicaState {
+  const { engine, agentId } = from;
+  const replica: ReplicaState = {
+    id: engine.replica,
+    pool,
+    url: engine.advertiseUrl,
+    targets: [],
+    link: null,
+    agentId,
+    state: 'out',
+    reportedMs: null,
+    lostMs: state.nowMs,
+    gone: false,
+    leftMs: null,
+    down: false,
+    probeAtMs: 0,
+    probeBackoffMs: 0,
+    probing: false,
+  };
+  state.replicas.set(replica.id, replica);
+  pool.replicas.add(replica);
+  setRanks(state, replica, engine.ranks);
+  return replica;
+}
+
+/** More ranks get targets at once; fewer lose theirs when nothing is under way there. */
+export function setRanks(state: RegionalState, replica: ReplicaState, ranks: number): void {
+  const wanted = Math.max(1, Math.min(RANKS_MAX, ranks));
+  while (replica.targets.length < wanted) {
+    replica.targets.push(newTarget(state, replica, replica.targets.length));
+  }
+  while (replica.targets.length > wanted) {
+    const last = replica.targets.at(-1);
+    if (last === undefined || last.leases.size > 0) return;
+    state.index.removeTarget(last.slot);
+    replica.targets.pop();
+  }
+}
+
+/** Forgets a replica without open leases. */
+export function dropReplica(state: RegionalState, replica: ReplicaState): void {
+  for (const target of replica.targets) state.index.removeTarget(target.slot);
+  replica.link?.replicas.delete(replica);
+  replica.pool.replicas.delete(replica);
+  state.replicas.delete(replica.id);
+}
+
+/** What an agent process that starts beside a living engine gets back. */
+export function resumeOf(state: RegionalState, replica: ReplicaState): ResumeState[] {
+  const resume: ResumeState[] = [];
+  for (const target of replica.targets) {
+    const { report, incarnation } = target;
+    if (report === null || incarnation === null) continue;
+    if (state.index.incarnation(target.slot) !== incarnation) continue;
+    resume.push({
+      replica: replica.id,
+      rank: target.rank,
+      incarnation,
+      prefillCost: report.prefillCost,
+      prefillTps: report.prefillTps,
+      bytesPerToken: report.bytesPerToken,
+      partTokens: report.partTokens,
+      kappa: report.kappa,
+      runningMax: report.runningMax,
+      counters: report.counters,
+      ...state.index.snapshot(target.slot),
+    });
+  }
+  return resume;
+}
+
+function newTarget(state: RegionalState, replica: ReplicaState, rank: number): TargetState {
+  return {
+    replica,
+    rank,
+    key: targetKey({ replica: replica.id, rank }),
+    slot: state.index.addTarget(),
+    report: null,
+    receivedMs: Number.NEGATIVE_INFINITY,
+    incarnation: null,
+    leasesFor: undefined,
+    seq: 0,
+    unconfirmed: true,
+    leases: new Map(),
+    unacked: new Set(),
+    unackedSums: emptySums(),
+    openSums: emptySums(),
+    breaker: new Breaker(),
+    pausedUntilMs: Number.NEGATIVE_INFINITY,
+    firstTokenMs: Number.NEGATIVE_INFINITY,
+    peakRunning: { current: 0, previous: 0, sinceMs: state.nowMs },
+    released: { requests: 0, prefillMs: 0 },
+  };
+}
