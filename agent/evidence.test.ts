@@ -1,0 +1,85 @@
+import { describe, expect, it, vi } from 'vitest';
+import { ManualTime } from '../shared/runtime/manual-time.ts';
+import type { ProcessEvidence } from './events.ts';
+import { ProcessWitness, type ListedProcess } from './evidence.ts';
+
+const SERVE = { pid: 7, command: 'python -m vllm serve /models/tiny --port 8001' };
+
+function witness(
+  processes: () => readonly ListedProcess[],
+  overrides: { url?: string } = {},
+): { seen: ProcessWitness; time: ManualTime; lists: () => number } {
+  const time = new ManualTime();
+  let lists = 0;
+  const seen = new ProcessWitness({
+    url: overrides.url ?? 'http://127.0.0.1:8001',
+    pidFile: null,
+    clock: time,
+    listProcesses: () => {
+      lists += 1;
+      return Promise.resolve().then(processes);
+    },
+  });
+  return { seen, time, lists: () => lists };
+}
+
+async function settles(seen: ProcessWitness, to: ProcessEvidence): Promise<void> {
+  await vi.waitFor(async () => expect(await seen.evidence('refuses')).toBe(to));
+}
+
+describe('evidence from the process list', () => {
+  it('is alive while a process names the port of the engine', async () => {
+    const { seen } = witness(() => [SERVE]);
+    expect(await seen.evidence('refuses')).toBe('unknown');
+    await settles(seen, 'alive');
+  });
+
+  it('is unknown where no list ever had the process: it may be in another container', async () => {
+    const others = [
+      { pid: 1, command: 'vllm serve --port 8002' },
+      { pid: 2, command: 'nginx --port 8001' },
+      { pid: 3, command: 'vllm serve' },
+    ];
+    const { seen, time, lists } = witness(() => others);
+    for (let look = 0; look < 3; look += 1) {
+      expect(await seen.evidence('refuses')).toBe('unknown');
+      await Promise.resolve();
+      time.advance(10_001);
+    }
+    expect(lists()).toBeGreaterThan(1);
+  });
+
+  it('is absent once a process that a list had is gone', async () => {
+    const processes: ListedProcess[] = [SERVE];
+    const { seen, time } = witness(() => processes);
+    expect(await seen.evidence('answers')).toBe('alive');
+    await settles(seen, 'alive');
+    processes.pop();
+    time.advance(10_001);
+    await settles(seen, 'absent');
+  });
+
+  it('takes the default port where the command names none', async () => {
+    const { seen } = witness(() => [{ pid: 3, command: 'vllm serve /m' }], {
+      url: 'http://localhost:8000',
+    });
+    await settles(seen, 'alive');
+  });
+
+  it('lists at most every 10 s, and not at all for an engine elsewhere', async () => {
+    const here = witness(() => []);
+    for (let look = 0; look < 20; look += 1) await here.seen.evidence('refuses');
+    expect(here.lists()).toBe(1);
+    const elsewhere = witness(() => [SERVE], { url: 'http://192.0.2.7:8001' });
+    expect(await elsewhere.seen.evidence('refuses')).toBe('unknown');
+    expect(elsewhere.lists()).toBe(0);
+  });
+
+  it('survives a machine that cannot list', async () => {
+    const { seen } = witness(() => {
+      throw new Error('no ps here');
+    });
+    expect(await seen.evidence('refuses')).toBe('unknown');
+    expect(await seen.evidence('refuses')).toBe('unknown');
+  });
+});

@@ -1,0 +1,209 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { ReplicaId } from '../shared/model/ids.ts';
+import { systemClock } from '../shared/runtime/clock.ts';
+import { createHttpPools } from '../shared/runtime/http-pool.ts';
+import { systemTimers } from '../shared/runtime/timers.ts';
+import { EngineClient } from './engines/client.ts';
+import type { GenerateOrder, GenerationOutcome } from './events.ts';
+import { generate } from './probe.ts';
+import { identifyEngine, scrapeEngine } from './scrape.ts';
+
+const running: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const stop of running.splice(0).reverse()) await stop();
+});
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => void;
+
+async function engineThat(answer: Answer): Promise<EngineClient> {
+  const server = createServer((request, response) => {
+    request.resume();
+    request.once('end', () => answer(request, response));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  running.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return clientOf((server.address() as AddressInfo).port);
+}
+
+function clientOf(port: number): EngineClient {
+  const pools = createHttpPools(1_000);
+  running.push(() => pools.close());
+  const url = `http://127.0.0.1:${port}`;
+  return new EngineClient({ url, apiKey: null, pools, timers: systemTimers });
+}
+
+async function refusingPort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const order: GenerateOrder = {
+  replica: '127.0.0.1:8000' as ReplicaId,
+  rank: 1,
+  id: 'p1',
+  purpose: 'probe',
+  model: 'tiny',
+  prompt: 'once upon a time',
+  maxTokens: 2,
+  deadlineMs: 2_000,
+};
+
+function probe(
+  client: EngineClient,
+  overrides: Partial<GenerateOrder> = {},
+): Promise<GenerationOutcome> {
+  const context = { client, clock: systemClock, requestIdPrefix: 'agent-x', ranks: 2 };
+  return generate(context, { ...order, ...overrides });
+}
+
+const token = (text: string, reason: string | null = null): string =>
+  `data: ${JSON.stringify({ choices: [{ index: 0, text, finish_reason: reason }] })}\n\n`;
+const usage = `data: ${JSON.stringify({
+  choices: [],
+  usage: { prompt_tokens: 40, prompt_tokens_details: { cached_tokens: 32 } },
+})}\n\n`;
+const error = 'data: {"error": {"message": "EngineCore died", "code": 500}}\n\n';
+const done = 'data: [DONE]\n\n';
+
+function streaming(...pieces: string[]): Answer {
+  return (_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (const piece of pieces) response.write(piece);
+    response.end();
+  };
+}
+
+describe('a generation of the agent', () => {
+  it('is good when tokens come and the stream ends as it should', async () => {
+    let seen: IncomingMessage['headers'] = {};
+    const whole = streaming(token('a'), token('b', 'length'), usage, done);
+    const client = await engineThat((request, response) => {
+      seen = request.headers;
+      whole(request, response);
+    });
+    expect(await probe(client)).toMatchObject({ kind: 'ok', promptTokens: 40, cachedTokens: 32 });
+    expect(seen['x-request-id']).toBe('agent-x-p1');
+    expect(seen['x-data-parallel-rank']).toBe('1');
+  });
+
+  it('reads events that are cut anywhere', async () => {
+    const text = token('a') + token('b', 'stop') + usage + done;
+    const client = await engineThat(streaming(...text));
+    expect(await probe(client)).toMatchObject({ kind: 'ok', cachedTokens: 32 });
+  });
+
+  const failures: readonly (readonly [string, Answer, string])[] = [
+    ['the first event is an error', streaming(error, done), 'broken'],
+    ['an error follows tokens', streaming(token('a'), error, done), 'broken'],
+    ['the engine aborted it', streaming(token('', 'abort'), usage, done), 'broken'],
+    ['the stream ends without a finish', streaming(token('a'), done), 'broken'],
+    ['the stream ends without [DONE]', streaming(token('a', 'stop')), 'broken'],
+    ['nothing but an end comes', streaming(done), 'broken'],
+    ['an event is no JSON', streaming('data: {oops\n\n', done), 'broken'],
+    ['the connection breaks', (_request, response) => void response.destroy(), 'broken'],
+    ['the status is not 200', (_request, response) => void response.writeHead(503).end(), 'status'],
+  ];
+  for (const [what, answer, cause] of failures) {
+    it(`fails when ${what}`, async () => {
+      expect(await probe(await engineThat(answer))).toEqual({ kind: 'failed', cause });
+    });
+  }
+
+  it('fails as refused when nothing listens', async () => {
+    const client = clientOf(await refusingPort());
+    expect(await probe(client)).toEqual({ kind: 'failed', cause: 'refused' });
+  });
+
+  it('fails as timed out when the first token does not come in time: headers are no sign of progress', async () => {
+    const client = await engineThat((_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.flushHeaders();
+    });
+    expect(await probe(client, { deadlineMs: 50 })).toEqual({ kind: 'failed', cause: 'timeout' });
+  });
+});
+
+describe('a scrape', () => {
+  it('tells a refused port from one that answers badly', async () => {
+    expect(await scrapeEngine(clientOf(await refusingPort()))).toEqual({ kind: 'refused' });
+    const broken = await engineThat((_request, response) => void response.destroy());
+    expect(await scrapeEngine(broken)).toMatchObject({ kind: 'failed' });
+    const busy = await engineThat((_request, response) => void response.writeHead(500).end());
+    expect(await scrapeEngine(busy)).toEqual({ kind: 'failed', detail: 'status 500' });
+    const mute = await engineThat(() => undefined);
+    expect(await scrapeEngine(mute, 30)).toEqual({ kind: 'failed', detail: 'timeout' });
+  });
+
+  it('knows nothing, rather than zero, of an engine whose statistics are off', async () => {
+    const off = await engineThat((_request, response) => void response.writeHead(404).end());
+    expect(await scrapeEngine(off)).toMatchObject({
+      kind: 'ok',
+      scrape: { startTimeSeconds: null, ranks: [{ rank: 0, running: null, waiting: null }] },
+    });
+  });
+
+  it('refuses an exposition without end', async () => {
+    const endless = await engineThat((_request, response) => {
+      response.writeHead(200);
+      const more = (): void => {
+        while (!response.destroyed && response.write('x'.repeat(65_536)));
+      };
+      response.on('drain', more);
+      more();
+    });
+    expect(await scrapeEngine(endless)).toMatchObject({ kind: 'failed' });
+  });
+});
+
+describe('the identity of an engine', () => {
+  function answering(models: unknown, version: unknown): Answer {
+    return (request, response) => {
+      const body = request.url === '/version' ? version : models;
+      response.writeHead(body === undefined ? 404 : 200).end(JSON.stringify(body));
+    };
+  }
+
+  it('puts adapters with the model that they belong to', async () => {
+    const client = await engineThat(
+      answering(
+        {
+          object: 'list',
+          data: [
+            { id: 'tiny-llama', owned_by: 'vllm', parent: null, max_model_len: 8_192 },
+            { id: 'support-bot', owned_by: 'vllm', parent: 'tiny-llama', max_model_len: null },
+          ],
+        },
+        { version: '0.32.0' },
+      ),
+    );
+    expect(await identifyEngine(client)).toEqual({
+      kind: 'ok',
+      identity: {
+        kind: 'vllm',
+        version: '0.32.0',
+        models: [{ id: 'tiny-llama', maxModelLen: 8_192, loras: ['support-bot'] }],
+      },
+    });
+  });
+
+  it('does without a version, and not without a model list', async () => {
+    const unversioned = await engineThat(answering({ data: [{ id: 'm' }] }, undefined));
+    expect(await identifyEngine(unversioned)).toMatchObject({
+      kind: 'ok',
+      identity: { kind: 'unknown', version: null },
+    });
+    const other = await engineThat(answering({ hello: 'world' }, {}));
+    expect(await identifyEngine(other)).toMatchObject({ kind: 'failed' });
+  });
+});
