@@ -99,7 +99,7 @@ describe('a generation of the agent', () => {
 
   it('reads events that are cut anywhere', async () => {
     const text = token('a') + token('b', 'stop') + usage + done;
-    const client = await engineThat(streaming(...text));
+    const client = await engineThat(streaming(...text.split('')));
     expect(await probe(client)).toMatchObject({ kind: 'ok', cachedTokens: 32 });
   });
 

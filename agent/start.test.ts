@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { request } from 'undici';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { AGENT_DEFAULTS, type AgentSettings } from '../shared/model/settings.ts';
 import type { AgentMessage } from '../shared/protocol/messages.ts';
@@ -101,8 +102,8 @@ function lastReport(
 }
 
 async function get(started: RunningAgent, path: string): Promise<{ status: number; text: string }> {
-  const response = await fetch(`http://127.0.0.1:${started.port}${path}`);
-  return { status: response.status, text: await response.text() };
+  const { statusCode, body } = await request(`http://127.0.0.1:${started.port}${path}`);
+  return { status: statusCode, text: await body.text() };
 }
 
 describe('an agent beside a simulated engine', () => {
@@ -171,8 +172,8 @@ describe('an agent beside a simulated engine', () => {
 
   it('begins anew when an engine turns out to have more ranks than the hello said', async () => {
     const fleet = await router();
-    const serving = createServer((request, response) => {
-      const ranks = request.url === '/metrics' ? twoRanks : '';
+    const serving = createServer(({ url }, response) => {
+      const ranks = url === '/metrics' ? twoRanks : '';
       response.writeHead(ranks === '' ? 404 : 200).end(ranks);
     });
     running.push(() => void serving.close());
@@ -204,10 +205,10 @@ describe('an agent beside a simulated engine', () => {
     const beside = await engine({ apiKey: 'engine-key' });
     const started = await agent([{ url: beside.url }], [fleet], { engineApiKey: 'engine-key' });
     await until(() => phaseOf(started) === 'ready');
-    const completions = beside.received().filter((request) => request.path === '/v1/completions');
+    const completions = beside.received().filter(({ path }) => path === '/v1/completions');
     expect(completions.length).toBeGreaterThan(0);
-    for (const request of completions) {
-      const headers = new Map(request.headers);
+    for (const completion of completions) {
+      const headers = new Map(completion.headers);
       expect(headers.get('x-request-id')).toMatch(/^agent-/);
       expect(headers.get('authorization')).toBe('Bearer engine-key');
     }
