@@ -62,9 +62,9 @@ export interface ParseContext {
   seedOf(model: string): ChainSeed;
 }
 
-/** Throws `FleetError` (400) for what cannot be routed. */
+/** Throws `FleetError` (400) for what cannot be routed. Without a route, `messages` tell it is a chat. */
 export function parseOpenAiRequest(
-  route: OpenAiRoute,
+  given: OpenAiRoute | null,
   bytes: Buffer,
   context: ParseContext,
 ): OpenAiRequest {
@@ -76,6 +76,7 @@ export function parseOpenAiRequest(
   if (!isObject(body)) throw invalid('The request body must be a JSON object.');
   if (!scan.ok) throw new FleetError('invalid_json', 'The request body is not valid JSON.');
   refuseRepeated(scan.members);
+  const route = given ?? ('messages' in body ? 'chat' : 'completions');
   const model = readModel(body['model']);
   const stream = readBoolean(body['stream'], 'stream');
   const streamOptions = readStreamOptions(body['stream_options']);

@@ -103,10 +103,10 @@ export class RequestDesk {
   }
 
   /** Reads a body as a generation request, for the router's own use; nothing stays held. */
-  async explainable(route: OpenAiRoute, call: Call): Promise<RouteRequest> {
+  async explainable(call: Call): Promise<RouteRequest> {
     const hold = this.budget.open();
     try {
-      const request = await this.read(route, call, hold);
+      const request = await this.read(null, call, hold);
       return this.routeRequest(call, request);
     } finally {
       hold.release();
@@ -143,7 +143,12 @@ export class RequestDesk {
 
   // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
 
-  private async read(route: OpenAiRoute, call: Call, hold: BodyHold): Promise<OpenAiRequest> {
+  /** Without a route the body's own members say which it is. */
+  private async read(
+    route: OpenAiRoute | null,
+    call: Call,
+    hold: BodyHold,
+  ): Promise<OpenAiRequest> {
     const { limits } = this.reloadable;
     const bytes = await readJsonBody(call.request, hold, limits.bodyBytes);
     return parseOpenAiRequest(route, bytes, {

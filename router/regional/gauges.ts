@@ -1,0 +1,59 @@
+// Gauges are read from the core's status when somebody looks, not kept up to date all the time.
+
+import { PHASES } from '../../shared/model/phase.ts';
+import type { GaugeRow, Metrics } from '../../shared/runtime/metrics.ts';
+import type { TargetStatus } from './core.ts';
+import type { MetricName } from './metrics.ts';
+import type { RouterStatus } from './status.ts';
+
+interface Row {
+  readonly labels: { readonly pool: string; readonly replica: string; readonly rank: string };
+  readonly target: TargetStatus;
+}
+
+/** Sets every gauge from one status. Replicas that are gone leave the exposition. */
+export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): void {
+  const { config } = status;
+  metrics.set('open_requests', status.openRequests);
+  metrics.set('leases', status.leases);
+  metrics.set('links', status.links);
+  metrics.set('body_bytes', status.bodyBytes);
+  metrics.set('config_generation', config?.generation ?? 1);
+  metrics.set('config_last_reload_ok', config === null || config.lastReloadOk ? 1 : 0);
+  metrics.replace(
+    'queue_depth',
+    status.pools.map(({ id, queue }) => ({ labels: { pool: id }, value: queue.requests })),
+  );
+  setReplicaGauges(metrics, rowsOf(status));
+}
+
+function setReplicaGauges(metrics: Metrics<MetricName>, rows: readonly Row[]): void {
+  const replace = (name: MetricName, read: (target: TargetStatus) => number | null): void => {
+    metrics.replace(name, rows.map(({ labels, target }) => ({ labels, value: read(target) })));
+  };
+  replace('report_age_seconds', ({ reportAgeMs }) => (reportAgeMs === null ? null : reportAgeMs / 1_000));
+  replace('replica_waiting_prefill_tokens', ({ report }) => report?.waitingPrefillTokens ?? null);
+  replace('replica_prefill_tokens_per_second', ({ report }) => report?.prefillTps ?? null);
+  replace('replica_preemptions_total', ({ report }) => report?.preemptionsTotal ?? null);
+  replace('replica_kv_usage_ratio', ({ report }) => report?.kvUsageRatio ?? null);
+  replace('replica_running_requests', ({ report }) => report?.running ?? null);
+  metrics.replace('replica_phase', rows.flatMap(phaseRows));
+}
+
+function phaseRows({ labels, target }: Row): GaugeRow[] {
+  return PHASES.map((phase) => ({
+    labels: { ...labels, phase },
+    value: target.phase === null ? null : Number(target.phase === phase),
+  }));
+}
+
+function rowsOf(status: RouterStatus): Row[] {
+  return status.pools.flatMap((pool) =>
+    pool.replicas.flatMap((replica) =>
+      replica.targets.map((target) => ({
+        labels: { pool: pool.id, replica: replica.id, rank: String(target.rank) },
+        target,
+      })),
+    ),
+  );
+}

@@ -1,0 +1,196 @@
+// Starts a regional router in this process: core, shell, listeners. Everything it opened is closed again when
+// a later step fails, and when it is closed.
+
+import { createChainHasher } from '../../shared/lib/chain-hash.ts';
+import type { RouterId } from '../../shared/model/ids.ts';
+import { randomHex } from '../../shared/runtime/entropy.ts';
+import { createHttpPools } from '../../shared/runtime/http-pool.ts';
+import { createMetrics } from '../../shared/runtime/metrics.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
+import { Canonicaliser } from '../gateway/canonical.ts';
+import { adminRoutes } from './admin-routes.ts';
+import { clientRoutes, type ServedModel } from './client-routes.ts';
+import { RegionalCore, type PoolStatus } from './core.ts';
+import { startHttpListener, type HttpListener, type Route } from './http-listener.ts';
+import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
+import type { Listen, RouterOptions, RouterReloadable } from './options.ts';
+import { coreConfig, RegionalShell } from './shell.ts';
+import { readinessOf, type RouterStatus } from './status.ts';
+
+export interface DrainOptions {
+  /** ms after turning not ready in which new requests are still accepted: balancers notice late. */
+  readonly acceptMs: number;
+  /** ms after that in which open requests may end. */
+  readonly drainMs: number;
+}
+
+export interface RunningRouter {
+  readonly clientsPort: number;
+  readonly linksPort: number;
+  readonly adminPort: number | null;
+  /** Swaps pools, settings and limits at once. */
+  reload(reloadable: RouterReloadable): void;
+  status(): RouterStatus;
+  /** Not ready from now on; resolves when nothing is open, or when the time is over. */
+  drain(options?: DrainOptions): Promise<void>;
+  /** Ends what is open with an error, then closes everything. */
+  close(): Promise<void>;
+}
+
+const DRAIN_DEFAULTS: DrainOptions = { acceptMs: 0, drainMs: 900_000 };
+const TIDY_INTERVAL_MS = 60_000;
+
+export async function startRegionalRouter(
+  options: RouterOptions,
+  runtime: RoleRuntime,
+): Promise<RunningRouter> {
+  const router = new RegionalRouter(options, runtime, new Canonicaliser(await createChainHasher()));
+  try {
+    await router.listen();
+  } catch (error) {
+    await router.close();
+    throw error;
+  }
+  return router;
+}
+
+class RegionalRouter implements RunningRouter {
+  clientsPort = 0;
+  linksPort = 0;
+  adminPort: number | null = null;
+  private readonly options: RouterOptions;
+  private readonly runtime: RoleRuntime;
+  private readonly core: RegionalCore;
+  private readonly shell: RegionalShell;
+  private readonly metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
+  private readonly pools: ReturnType<typeof createHttpPools>;
+  private readonly listeners: HttpListener[] = [];
+  private readonly stopTidying: () => void;
+  private readonly routerId = randomHex(8) as RouterId;
+  private readonly startedMs: number;
+  private leaving = false;
+
+  constructor(options: RouterOptions, runtime: RoleRuntime, canonicaliser: Canonicaliser) {
+    const { clock, random, timers } = runtime;
+    this.options = options;
+    this.runtime = runtime;
+    this.startedMs = clock.nowMs();
+    this.pools = createHttpPools(options.reloadable.settings.connectTimeoutMs);
+    this.core = new RegionalCore({
+      routerId: this.routerId,
+      software: SOFTWARE,
+      config: coreConfig(options, options.reloadable),
+      random,
+      wallMs: () => clock.wallMs(),
+    });
+    const { core, metrics, pools } = this;
+    this.shell = new RegionalShell({ core, options, runtime, metrics, pools, canonicaliser });
+    metrics.set('build_info', 1, { version: VERSION, region: options.region });
+    this.stopTidying = timers.every(TIDY_INTERVAL_MS, () => pools.retain(this.usedOrigins()));
+  }
+
+  async listen(): Promise<void> {
+    const { options, shell } = this;
+    const admin = adminRoutes({
+      requests: shell.requests,
+      metrics: this.metrics,
+      status: () => this.status(),
+      readiness: () => readinessOf(this.coreStatus(), this.leaving),
+      explain: (request) => this.core.explain(request, this.runtime.clock.nowMs()),
+    });
+    const client = clientRoutes(shell.requests, () => servedModels(this.coreStatus().pools));
+    this.linksPort = await shell.listen();
+    if (options.admin !== null) this.adminPort = await this.listenOn(options.admin, admin);
+    const routes = options.admin === null ? [...client, ...admin] : client;
+    this.clientsPort = await this.listenOn(options.clients, routes);
+    const { clientsPort, linksPort, adminPort } = this;
+    const fields = { region: options.region, clientsPort, linksPort, adminPort };
+    this.runtime.log.info(fields, 'router listening');
+  }
+
+  reload(reloadable: RouterReloadable): void {
+    this.shell.configure(reloadable);
+  }
+
+  status(): RouterStatus {
+    const status = this.coreStatus();
+    const upMs = this.runtime.clock.nowMs() - this.startedMs;
+    return {
+      router: {
+        id: this.routerId,
+        region: this.options.region,
+        software: SOFTWARE,
+        upForS: Math.round(upMs / 1_000),
+      },
+      ready: readinessOf(status, this.leaving).ready,
+      config: this.runtime.configView?.() ?? null,
+      bodyBytes: this.shell.requests.budget.heldBytes,
+      ...status,
+    };
+  }
+
+  async drain(options: DrainOptions = DRAIN_DEFAULTS): Promise<void> {
+    this.leaving = true;
+    const { timers } = this.runtime;
+    if (options.acceptMs > 0) {
+      await new Promise<void>((resolve) => timers.after(options.acceptMs, resolve));
+    }
+    this.shell.drain();
+    await new Promise<void>((resolve) => {
+      const cancel = timers.after(options.drainMs, resolve);
+      this.shell.requests.whenIdle(() => {
+        cancel();
+        resolve();
+      });
+    });
+  }
+
+  async close(): Promise<void> {
+    this.leaving = true;
+    this.stopTidying();
+    await this.shell.close();
+    await Promise.all(this.listeners.map((listener) => listener.close()));
+    await this.pools.close();
+  }
+
+  private coreStatus() {
+    return this.core.status(this.runtime.clock.nowMs());
+  }
+
+  /** Engines of linked agents, and those that are still used without one. */
+  private usedOrigins(): ReadonlySet<string> {
+    const urls = new Set(this.shell.links.engineUrls());
+    for (const pool of this.coreStatus().pools) for (const { url } of pool.replicas) urls.add(url);
+    return urls;
+  }
+
+  private async listenOn(listen: Listen, routes: readonly Route[]): Promise<number> {
+    const { clock, timers } = this.runtime;
+    const { headerBytes, requestTimeoutMs } = this.options.reloadable.limits;
+    const listener = await startHttpListener({
+      listen,
+      clock,
+      timers,
+      headerBytes,
+      requestTimeoutMs,
+      routes,
+      onRefused: (call, error) => this.shell.refused(call, error),
+    });
+    this.listeners.push(listener);
+    return listener.port;
+  }
+}
+
+/** Public names that some replica can serve now or soon, with the least context among their replicas. */
+function servedModels(pools: readonly PoolStatus[]): ServedModel[] {
+  const served = new Map<string, number | null>();
+  for (const pool of pools) {
+    const reports = pool.replicas.flatMap(({ targets }) => targets.map(({ report }) => report));
+    if (reports.every((report) => report === null)) continue;
+    const lengths = reports.flatMap((report) => report?.models ?? []).flatMap((m) => m.maxModelLen ?? []);
+    const length = lengths.length === 0 ? null : Math.min(...lengths);
+    for (const id of pool.models) served.set(id, length);
+  }
+  return [...served].map(([id, maxModelLen]) => ({ id, maxModelLen }));
+}

@@ -1,0 +1,100 @@
+// What `/status` says, as JSON and as a few lines for people. No keys, no content; ages instead of times.
+
+import type { ConfigView } from '../../shared/config/state.ts';
+import type { PoolStatus, RegionalStatus, ReplicaStatus, TargetStatus } from './core.ts';
+
+export interface RouterStatus extends RegionalStatus {
+  readonly router: {
+    readonly id: string;
+    readonly region: string;
+    readonly software: string;
+    readonly upForS: number;
+  };
+  readonly ready: boolean;
+  /** Null where the process has no configuration file. */
+  readonly config: ConfigView | null;
+  /** Request bodies in memory. */
+  readonly bodyBytes: number;
+}
+
+export interface Readiness {
+  readonly ready: boolean;
+  readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly says: string }[];
+}
+
+/** Ready = not leaving, and some pool has a replica that a live report calls ready. */
+export function readinessOf(status: RegionalStatus, leaving: boolean): Readiness {
+  const readyReplicas = status.pools.reduce((sum, pool) => sum + pool.ready, 0);
+  const known = status.pools.reduce((sum, pool) => sum + pool.replicas.length, 0);
+  const checks = [
+    { name: 'configuration', ok: true, says: 'loaded' },
+    { name: 'accepting', ok: !leaving, says: leaving ? 'draining' : 'yes' },
+    {
+      name: 'replicas',
+      ok: readyReplicas > 0,
+      says: `${readyReplicas} of ${known} ready`,
+    },
+  ];
+  return { ready: checks.every((check) => check.ok), checks };
+}
+
+export function readinessText(readiness: Readiness): string {
+  const lines = readiness.checks.map(({ name, ok, says }) => `[${ok ? '+' : '-'}] ${name}: ${says}`);
+  return [...lines, readiness.ready ? 'ready' : 'not ready', ''].join('\n');
+}
+
+/** A screen's width of text for one look. */
+export function statusText(status: RouterStatus): string {
+  const { router } = status;
+  const state = status.draining ? 'draining' : status.ready ? 'ready' : 'not ready';
+  const lines = [
+    `${router.software}, region ${router.region}: ${state}, up ${router.upForS} s, ` +
+      `${status.links} links, ${status.openRequests} open requests`,
+  ];
+  if (status.config !== null && !status.config.lastReloadOk) {
+    lines.push(`configuration refused, generation ${status.config.generation} stays:`);
+    lines.push(`  ${status.config.lastError ?? ''}`);
+  }
+  for (const pool of status.pools) lines.push('', ...poolLines(pool));
+  return `${lines.join('\n')}\n`;
+}
+
+function poolLines(pool: PoolStatus): string[] {
+  const { queue } = pool;
+  const models = pool.models.length === 0 ? 'no models yet' : pool.models.join(', ');
+  const head =
+    `pool ${pool.id} (${models}): ${pool.ready} of ${pool.replicas.length} ready, ` +
+    `${queue.requests} queued (${whole(queue.prefillMs)} ms of prefill)`;
+  return [head, ...pool.replicas.flatMap(replicaLines)];
+}
+
+function replicaLines(replica: ReplicaStatus): string[] {
+  const several = replica.targets.length > 1;
+  return replica.targets.map((target) => {
+    const name = several ? `${replica.id}#${target.rank}` : replica.id;
+    return `  ${name.padEnd(24)} ${targetText(replica, target)}`;
+  });
+}
+
+function targetText(replica: ReplicaStatus, target: TargetStatus): string {
+  const { report } = target;
+  const link = replica.link === 'fresh' ? '' : `, ${replica.link}`;
+  const breaker = target.breaker === 'closed' ? '' : `, breaker ${target.breaker}`;
+  const figures = [
+    `${target.leases} ours`,
+    `running ${report?.running ?? '?'} of ${report?.runningMax ?? '?'}`,
+    `waiting ${whole(target.waitMs)} ms`,
+    `KV ${percent(report?.kvUsageRatio ?? null)}`,
+    `${report?.prefillTps === null || report === null ? '?' : whole(report.prefillTps)} tokens/s`,
+    `report ${target.reportAgeMs === null ? '?' : whole(target.reportAgeMs)} ms old`,
+  ];
+  return `${target.phase ?? 'unknown'}${link}${breaker}: ${figures.join(', ')}`;
+}
+
+function whole(value: number): string {
+  return String(Math.round(value));
+}
+
+function percent(ratio: number | null): string {
+  return ratio === null ? '?' : `${Math.round(ratio * 100)} %`;
+}
