@@ -1,0 +1,127 @@
+// The long-running commands as real processes: what they print, serve and take while they run, and how they end.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Spawned } from '../spawned.ts';
+
+let running: Spawned[] = [];
+let folder = '';
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'spillway-running-'));
+});
+
+afterEach(async () => {
+  await Promise.all(running.map((process) => process.kill()));
+  running = [];
+  rmSync(folder, { recursive: true });
+});
+
+function start(words: readonly string[], env: Readonly<Record<string, string>> = {}): Spawned {
+  const process = new Spawned(words, env);
+  running.push(process);
+  return process;
+}
+
+async function json(url: string): Promise<Record<string, unknown>> {
+  const response = await fetch(url);
+  return (await response.json()) as Record<string, unknown>;
+}
+
+async function chat(base: string, model: string): Promise<Response> {
+  return fetch(`${base}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      model,
+      messages: [{ role: 'user', content: 'Hello' }],
+      max_tokens: 4,
+    }),
+  });
+}
+
+describe('spillway demo', () => {
+  it('serves in under ten seconds, says how to try it, and ends with 0 on SIGTERM', async () => {
+    const began = performance.now();
+    const demo = start(['demo', '--port', '0']);
+    const [, base] = await demo.printed(/Spillway listens on (http:\S+)/);
+    expect(performance.now() - began).toBeLessThan(10_000);
+    await demo.printed(/status: {2}http/);
+    expect(demo.output).toContain('curl -N');
+    expect(demo.output).toContain('from openai import OpenAI');
+    const answer = await chat(base ?? '', 'demo-model');
+    expect(answer.status).toBe(200);
+    const body = (await answer.json()) as { usage: { completion_tokens: number } };
+    expect(body.usage.completion_tokens).toBe(4);
+    demo.process.kill('SIGTERM');
+    expect(await demo.exited).toBe(0);
+  });
+
+  it('says which port is taken', async () => {
+    const demo = start(['demo', '--port', '0', '--replicas', '1']);
+    const [, port] = await demo.printed(/listens on http:\/\/127\.0\.0\.1:(\d+)/);
+    const second = start(['demo', '--port', port ?? '']);
+    expect(await second.exited).toBe(1);
+    expect(second.output).toMatch(/^spillway demo: .*:\d+ is in use by another process/);
+  });
+});
+
+describe('spillway up', () => {
+  it('serves what it found and waits for what is not there yet', async () => {
+    const engine = start(['engine-sim', '--port', '0', '--model', 'm', '--loading-ms', '0']);
+    const [, url] = await engine.printed(/on (http:\S+),/);
+    const up = start([
+      'up',
+      '--port',
+      '0',
+      '--engine',
+      url ?? '',
+      '--engine',
+      'http://127.0.0.1:1',
+    ]);
+    await up.printed(/found {4}\S+ vLLM 0\.32\.0, m,/);
+    await up.printed(/waiting {2}http:\/\/127\.0\.0\.1:1: nothing listens there yet/);
+    const [, base] = await up.printed(/Spillway listens on (http:\S+)/);
+    await expect
+      .poll(async () => (await fetch(`${base ?? ''}/readyz`)).status, { timeout: 20_000 })
+      .toBe(200);
+    expect((await chat(base ?? '', 'm')).status).toBe(200);
+    up.process.kill('SIGINT');
+    expect(await up.exited).toBe(0);
+  });
+});
+
+describe('spillway router with a file', () => {
+  const file = (holdMs: string): string =>
+    `router:
+  clients: { listen: "127.0.0.1:0" }
+  links: { listen: "127.0.0.1:0" }
+  admin: null
+  shutdown: { acceptMs: 0 }
+  routing: { holdMs: ${holdMs} }
+`;
+
+  it('takes a change, refuses a broken one and says so, takes SIGHUP', async () => {
+    const path = join(folder, 'fleet.yaml');
+    writeFileSync(path, file('60'));
+    const router = start(['router', '--config', path, '--log-format', 'json']);
+    const [, port] = await router.printed(/"clientsPort":(\d+)/);
+    const base = `http://127.0.0.1:${port ?? ''}`;
+    writeFileSync(path, file('80'));
+    await router.printed(/"generation":2,"msg":"configuration taken"/);
+    writeFileSync(path, file('80x'));
+    await router.printed(/configuration refused: the last good one stays/);
+    expect(JSON.stringify(await json(`${base}/status`))).toContain('must be a plain number in ms');
+    const metrics = await (await fetch(`${base}/metrics`)).text();
+    expect(metrics).toMatch(/^spillway_config_generation 2$/m);
+    expect(metrics).toMatch(/^spillway_config_last_reload_ok 0$/m);
+    writeFileSync(path, file('90'));
+    await router.printed(/"generation":3,"msg":"configuration taken"/);
+    router.process.kill('SIGHUP');
+    await router.printed(/"generation":4,"msg":"configuration taken"/);
+    router.process.kill('SIGTERM');
+    expect(await router.exited).toBe(0);
+  });
+});
