@@ -86,7 +86,12 @@ async function readUntilCut(
   client: OpenAI,
   engineOf: (replica: string) => Engine,
 ): Promise<Omit<StreamKill, 'tail'>> {
-  const seen = { replica: '', error: null as string | null, pieces: 0, finishReason: null as string | null };
+  const seen = {
+    replica: '',
+    error: null as string | null,
+    pieces: 0,
+    finishReason: null as string | null,
+  };
   try {
     const { data, response } = await client.chat.completions
       .create({
@@ -112,7 +117,8 @@ async function lastOf(body: ReadableStream<Uint8Array>): Promise<string> {
   const decoder = new TextDecoder();
   let tail = '';
   try {
-    for await (const chunk of body) tail = (tail + decoder.decode(chunk, { stream: true })).slice(-600);
+    for await (const chunk of body)
+      tail = (tail + decoder.decode(chunk, { stream: true })).slice(-600);
   } catch (error) {
     tail += `[cut: ${error instanceof Error ? error.message : String(error)}]`;
   }

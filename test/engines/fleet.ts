@@ -2,6 +2,9 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { RequestRecord } from '../../router/regional/request-log.ts';
+import type { RouterStatus } from '../../router/regional/status.ts';
+import type { Decision } from '../../shared/model/decision.ts';
 import { startGroup, type ProcessGroup } from './process-group.ts';
 import { waitFor } from './wait.ts';
 
@@ -12,6 +15,7 @@ export interface ReplicaView {
   readonly phase: string;
   readonly incarnation: string | null;
   readonly leases: number;
+  readonly indexChunks: number;
 }
 
 export interface FleetView {
@@ -20,23 +24,8 @@ export interface FleetView {
   readonly openRequests: number;
 }
 
-/** What the router's log says about one request. */
-export interface RequestLine {
-  readonly id: string;
-  readonly replica: string | null;
-  readonly attempts: number;
-  readonly outcome: string;
-  readonly reason: string | null;
-  readonly queueMs: number | null;
-  readonly waitMs: number | null;
-  readonly prefillMs: number | null;
-  readonly ttftMs: number | null;
-  readonly predictedTtftMs: number | null;
-  readonly promptTokens: number | null;
-  readonly predictedPromptTokens: number | null;
-  readonly cachedTokens: number | null;
-  readonly predictedCachedTokens: number | null;
-}
+/** What the router's log says about one request; members that are null there are absent here. */
+export type RequestLine = Partial<RequestRecord> & { readonly id: string };
 
 export interface FleetOptions {
   readonly port: number;
@@ -80,12 +69,13 @@ export class Fleet {
   /** Null when it does not answer. */
   async view(): Promise<FleetView | null> {
     const status = await this.#json('GET', '/status');
-    return status === null ? null : viewOf(status);
+    return status === null ? null : viewOf(status as RouterStatus);
   }
 
   /** The router's answer to "where would this go?". */
-  async explain(body: unknown): Promise<unknown> {
-    return this.#json('POST', '/v1/route/explain', body);
+  async explain(body: unknown): Promise<Decision | null> {
+    const answer = await this.#json('POST', '/v1/route/explain', body);
+    return answer === null ? null : (answer as { decision: Decision }).decision;
   }
 
   async metrics(): Promise<string> {
@@ -127,4 +117,25 @@ export class Fleet {
       return null;
     }
   }
+}
+
+function viewOf(status: RouterStatus): FleetView {
+  const replicas = status.pools.flatMap((pool) =>
+    pool.replicas.flatMap(({ id, targets }) =>
+      targets.map((target) => ({
+        replica: id,
+        phase: target.phase ?? 'unknown',
+        incarnation: target.incarnation,
+        leases: target.leases,
+        indexChunks: target.indexChunks,
+      })),
+    ),
+  );
+  return { replicas, leases: status.leases, openRequests: status.openRequests };
+}
+
+function requestLineOf(text: string): RequestLine | null {
+  if (!text.startsWith('{')) return null;
+  const line = JSON.parse(text) as Record<string, unknown>;
+  return line['msg'] === 'request' ? (line as unknown as RequestLine) : null;
 }

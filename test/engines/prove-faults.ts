@@ -56,7 +56,11 @@ async function proveCut(run: Run): Promise<void> {
   });
   const held = first.headers['x-spillway-replica'] ?? '';
   const heldTokens = await expectedCached(run, held);
-  verdict.check('the index has what was just served', (heldTokens ?? 0) > 0, `${heldTokens} tokens`);
+  verdict.check(
+    'the index has what was just served',
+    (heldTokens ?? 0) > 0,
+    `${heldTokens} tokens`,
+  );
 
   const seen = await killInStream(run.fleet.url, (replica) => engineOf(run, replica));
   const victim = engineOf(run, seen.replica);
@@ -72,7 +76,8 @@ async function proveCut(run: Run): Promise<void> {
 /** Cached tokens that the router expects of the stream's prompt on a replica. */
 async function expectedCached(run: Run, replica: string): Promise<number | null> {
   const decision = await run.fleet.explain({ model: MODEL, messages: streamPrompt() });
-  return decision?.candidates.find((candidate) => candidate.replica === replica)?.cachedTokens ?? null;
+  const candidate = decision?.candidates.find(({ target }) => target.replica === replica);
+  return candidate?.cachedTokens ?? null;
 }
 
 /** What is known of an engine before it comes back. */

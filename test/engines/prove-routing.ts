@@ -82,7 +82,11 @@ export async function proveOverload(run: Run): Promise<void> {
 }
 
 function checkServed(run: Run, turns: readonly ScoredTurn[], score: LoadScore): void {
-  run.verdict.check('every turn is answered', score.failed.length === 0, score.failed[0] ?? `${score.turns} turns`);
+  run.verdict.check(
+    'every turn is answered',
+    score.failed.length === 0,
+    score.failed[0] ?? `${score.turns} turns`,
+  );
   const unlogged = turns.filter((scored) => scored.line === null).length;
   run.verdict.check('every turn has its log line', unlogged === 0, `${unlogged} without`);
   const usageSeen = turns.filter(({ turn }) => turn.streamed && turn.error === null);

@@ -27,17 +27,9 @@ function scored(
     },
     line: {
       id: `${place.conversation}.${place.turn}`,
-      replica: place.replica,
-      attempts: 1,
-      outcome: 'complete',
-      reason: 'prefix',
-      queueMs: 0,
-      waitMs: 0,
-      prefillMs: 0,
-      ttftMs: 100,
+      attemptTtftMs: 100,
       predictedTtftMs: 100,
       promptTokens: 1_000,
-      predictedPromptTokens: 1_000,
       cachedTokens: 0,
       predictedCachedTokens: 0,
       ...line,
@@ -57,9 +49,18 @@ test('a later turn stays when it goes to the replica of the turn before', () => 
 
 test('the error of predicted cached tokens counts later turns with a report above zero only', () => {
   const score = scoreLoad([
-    scored({ conversation: 0, turn: 0, replica: 'a' }, { cachedTokens: 100, predictedCachedTokens: 0 }),
-    scored({ conversation: 0, turn: 1, replica: 'a' }, { cachedTokens: 0, predictedCachedTokens: 50 }),
-    scored({ conversation: 0, turn: 2, replica: 'a' }, { cachedTokens: 800, predictedCachedTokens: 720 }),
+    scored(
+      { conversation: 0, turn: 0, replica: 'a' },
+      { cachedTokens: 100, predictedCachedTokens: 0 },
+    ),
+    scored(
+      { conversation: 0, turn: 1, replica: 'a' },
+      { cachedTokens: 0, predictedCachedTokens: 50 },
+    ),
+    scored(
+      { conversation: 0, turn: 2, replica: 'a' },
+      { cachedTokens: 800, predictedCachedTokens: 720 },
+    ),
   ]);
   expect(score.cachedError.count).toBe(1);
   expect(score.cachedError.p50).toBeCloseTo(0.1);
@@ -70,7 +71,11 @@ test('the error of the predicted first token is told apart for turns sent beside
   const score = scoreLoad([
     scored({ conversation: 0, turn: 0, replica: 'a' }, { predictedTtftMs: 150 }),
     scored({ conversation: 1, turn: 0, replica: 'a' }, { predictedTtftMs: 90 }, { othersOpen: 1 }),
-    scored({ conversation: 2, turn: 0, replica: 'a' }, { predictedTtftMs: 10 }, { streamed: false }),
+    scored(
+      { conversation: 2, turn: 0, replica: 'a' },
+      { predictedTtftMs: 10 },
+      { streamed: false },
+    ),
   ]);
   expect(score.ttftError.count).toBe(2);
   expect(score.ttftErrorBusy.p50).toBeCloseTo(0.1);

@@ -32,7 +32,9 @@ export function scoreLoad(turns: readonly ScoredTurn[]): LoadScore {
   return {
     turns: turns.length,
     failed: turns.flatMap(({ turn }) =>
-      turn.error === null ? [] : [`conversation ${turn.conversation} turn ${turn.turn}: ${turn.error}`],
+      turn.error === null
+        ? []
+        : [`conversation ${turn.conversation} turn ${turn.turn}: ${turn.error}`],
     ),
     ttftMs: spreadOf(turns.flatMap(({ turn }) => turn.ttftMs ?? [])),
     cachedShare: cachedShare(turns),
@@ -88,7 +90,8 @@ function cachedErrorOf(scored: ScoredTurn): number[] {
 }
 
 function ttftErrorOf({ turn, line }: ScoredTurn): number[] {
-  const measured = line?.ttftMs ?? null;
+  // From the sending of the attempt, as the prediction is.
+  const measured = line?.attemptTtftMs ?? null;
   const predicted = line?.predictedTtftMs ?? null;
   if (!turn.streamed || measured === null || predicted === null || measured <= 0) return [];
   return [Math.abs(predicted - measured) / measured];

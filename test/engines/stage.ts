@@ -1,7 +1,12 @@
 // What a run stands on: two engines, Spillway before them, and a watch on the phases.
 
 import { join } from 'node:path';
-import { holdConversations, clientFor, type LoadShape, planConversations } from './conversations.ts';
+import {
+  holdConversations,
+  clientFor,
+  type LoadShape,
+  planConversations,
+} from './conversations.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { Fleet } from './fleet.ts';
 import { PhaseWatch } from './phases.ts';
@@ -57,7 +62,11 @@ export function engineOf(run: Run, replica: string): Engine {
 }
 
 /** One load through Spillway, joined with what the router logged about it. */
-export async function loadThroughFleet(run: Run, name: string, shape: LoadShape): Promise<ScoredTurn[]> {
+export async function loadThroughFleet(
+  run: Run,
+  name: string,
+  shape: LoadShape,
+): Promise<ScoredTurn[]> {
   const client = clientFor(run.fleet.url);
   const plan = planConversations(name, shape, seededRandom(shape.conversations));
   const turns = await holdConversations(plan, () => client);
@@ -69,7 +78,11 @@ export async function loadThroughFleet(run: Run, name: string, shape: LoadShape)
 }
 
 /** The same load straight to the engines, each conversation always to the same one. */
-export async function loadBySession(run: Run, name: string, shape: LoadShape): Promise<ScoredTurn[]> {
+export async function loadBySession(
+  run: Run,
+  name: string,
+  shape: LoadShape,
+): Promise<ScoredTurn[]> {
   const urls = run.engines.map((engine) => engine.place.url);
   const clients = urls.map((url) => clientFor(url));
   const plan = planConversations(name, shape, seededRandom(shape.conversations)).map((talk) => ({
@@ -83,5 +96,9 @@ export async function loadBySession(run: Run, name: string, shape: LoadShape): P
     if (client === undefined) throw new Error('no engine');
     return client;
   });
-  return turns.map((turn) => ({ turn, line: null, replica: urls[placeOf(turn.conversation)] ?? null }));
+  return turns.map((turn) => ({
+    turn,
+    line: null,
+    replica: urls[placeOf(turn.conversation)] ?? null,
+  }));
 }

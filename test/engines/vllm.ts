@@ -21,7 +21,11 @@ export interface EnginePlace {
 }
 
 /** A place for an engine on a port that is free now. */
-export async function placeEngine(name: string, core: number, folder: string): Promise<EnginePlace> {
+export async function placeEngine(
+  name: string,
+  core: number,
+  folder: string,
+): Promise<EnginePlace> {
   const port = await freePort();
   return {
     name,
@@ -80,7 +84,9 @@ export class Engine {
 
   async health(): Promise<number | null> {
     try {
-      const answer = await fetch(`${this.place.url}/health`, { signal: AbortSignal.timeout(2_000) });
+      const answer = await fetch(`${this.place.url}/health`, {
+        signal: AbortSignal.timeout(2_000),
+      });
       await answer.arrayBuffer();
       return answer.status;
     } catch {
@@ -91,7 +97,9 @@ export class Engine {
   /** A gauge or counter of the exposition, summed over its series; null when absent or unreachable. */
   async metric(name: string): Promise<number | null> {
     try {
-      const answer = await fetch(`${this.place.url}/metrics`, { signal: AbortSignal.timeout(5_000) });
+      const answer = await fetch(`${this.place.url}/metrics`, {
+        signal: AbortSignal.timeout(5_000),
+      });
       return sumOfSeries(await answer.text(), name);
     } catch {
       return null;
@@ -107,7 +115,9 @@ export class Engine {
 
   /** Waits for the server to end after its core died, and clears away what is left of it. */
   async untilGone(limitMs: number): Promise<void> {
-    await waitFor({ what: `${this.place.name} ends`, limitMs }, () => (this.running() ? null : true));
+    await waitFor({ what: `${this.place.name} ends`, limitMs }, () =>
+      this.running() ? null : true,
+    );
     await this.stop();
   }
 
