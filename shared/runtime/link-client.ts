@@ -10,7 +10,6 @@
 // The owner sends the hello at `onUp`. Exactly one `onDown` for each `onUp`, never from inside a call of the owner's.
 // A change of an endpoint's state is logged once, not every attempt.
 
-import type { LookupFunction } from 'node:net';
 import { WebSocket } from 'ws';
 import type { LinkId, RouterId } from '../model/ids.ts';
 import { decodeRouterMessage, encodeAgentMessage } from '../protocol/codec.ts';
@@ -22,6 +21,7 @@ import {
   type RouterMessage,
   type Welcome,
 } from '../protocol/messages.ts';
+import { dialEndpoint, isOperatorsMatter, retryDelayMs } from './link-dial.ts';
 import {
   LinkNames,
   parseLinkUrl,
@@ -73,23 +73,10 @@ export interface LinkClient {
 }
 
 const RESOLVE_INTERVAL_MS = 10_000;
-const CONNECT_TIMEOUT_MS = 5_000;
 const WELCOME_TIMEOUT_MS = 15_000;
-const BACKOFF_MIN_MS = 100;
-const BACKOFF_MAX_MS = 2_000;
-const REFUSED_RETRY_MS = 10_000;
 const CLOSE_WAIT_MS = 1_500;
 /** Endpoints that are dialled at the same time at most, siblings included. */
 const MAX_ENDPOINTS = 512;
-
-/** Reasons that no retry lifts by itself. */
-const OPERATORS_MATTER: ReadonlySet<string> = new Set<LinkEnd>([
-  'protocol_too_old',
-  'unauthorized',
-  'unknown_pool',
-  'address_refused',
-  'fenced',
-]);
 
 export function startLinkClient(options: LinkClientOptions): LinkClient {
   const client = new Dialler(options);
@@ -248,26 +235,13 @@ class Dialler implements LinkClient {
     dialled.cancelRetry = null;
     if (this.#closing || this.#isElsewhere(dialled)) return;
     this.#counts.attempts += 1;
-    const socket = new WebSocket(dialled.endpoint.url, {
-      perMessageDeflate: false,
-      maxPayload: this.#limits.maxFrameBytes,
-      handshakeTimeout: CONNECT_TIMEOUT_MS,
-      lookup: lookupOf(dialled.endpoint.address),
-      ...(secret === null ? {} : { headers: { authorization: `Bearer ${secret}` } }),
+    dialled.socket = dialEndpoint({
+      endpoint: dialled.endpoint,
+      secret,
+      maxFrameBytes: this.#limits.maxFrameBytes,
+      onOpen: (socket) => this.#open(dialled, socket, runtime),
+      onFail: (reason) => this.#retry(dialled, reason),
     });
-    dialled.socket = socket;
-    let failure: string | null = null;
-    socket.on('error', (error) => (failure ??= failureOf(error)));
-    socket.once('unexpected-response', (request, response) => {
-      failure ??= response.statusCode === 401 ? 'unauthorized' : `http_${response.statusCode}`;
-      request.destroy();
-      response.destroy();
-      socket.terminate();
-    });
-    socket.once('close', () => {
-      if (dialled.live === null) this.#retry(dialled, failure ?? 'unreachable');
-    });
-    socket.once('open', () => this.#open(dialled, socket, runtime));
   }
 
   #open(dialled: Dialled, socket: WebSocket, runtime: RoleRuntime): void {
@@ -371,28 +345,20 @@ class Dialler implements LinkClient {
     if (reason !== 'duplicate') this.#announceDown(dialled, reason);
     dialled.cancelRetry?.();
     dialled.cancelRetry = this.#options.runtime.timers.after(
-      this.#retryDelayMs(dialled.failures, reason),
+      retryDelayMs(dialled.failures, reason, this.#options.runtime.random),
       () => this.#dial(dialled),
     );
   }
 
   /** One failed attempt says little; an address of a name that is linked through another one is nobody's worry. */
   #announceDown(dialled: Dialled, reason: string): void {
-    const passing = dialled.failures === 1 && !OPERATORS_MATTER.has(reason);
+    const passing = dialled.failures === 1 && !isOperatorsMatter(reason);
     if (passing && !dialled.state.startsWith('connected')) return;
     const { href } = dialled.endpoint.url;
     const linked = this.links().some((view) => view.url === href && view.routerId !== null);
     this.#changed(dialled, `down ${reason}`, () => {
       this.#log(linked ? 'debug' : 'warn', dialled, 'no link to router', { reason });
     });
-  }
-
-  #retryDelayMs(failures: number, reason: string): number {
-    const doubled = BACKOFF_MIN_MS * 2 ** Math.min(failures - 1, 10);
-    const ceiling = OPERATORS_MATTER.has(reason)
-      ? REFUSED_RETRY_MS
-      : Math.min(BACKOFF_MAX_MS, doubled);
-    return ceiling * (0.5 + this.#options.runtime.random.next() / 2);
   }
 
   #changed(dialled: Dialled, state: string, announce: () => void): void {
@@ -410,19 +376,4 @@ class Dialler implements LinkClient {
 function siblingUrls(welcome: Welcome): URL[] {
   const urls = welcome.siblings.slice(0, MAX_SIBLINGS).map((text) => parseLinkUrl(text));
   return urls.filter((url) => url !== null);
-}
-
-/** Leads a connection for a host name to one chosen address of it. */
-function lookupOf(address: string): LookupFunction {
-  const family = address.includes(':') ? 6 : 4;
-  return (_hostname, options, callback) => {
-    if (options.all === true) callback(null, [{ address, family }]);
-    else callback(null, address, family);
-  };
-}
-
-function failureOf(error: Error): string {
-  const code = (error as { code?: unknown }).code;
-  if (code === 'ECONNREFUSED') return 'refused';
-  return typeof code === 'string' ? code.toLowerCase() : 'unreachable';
 }

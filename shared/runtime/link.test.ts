@@ -317,6 +317,7 @@ describe('dialling every router', () => {
     const linked = agent([url(fleet.port), url(fleet.port, '127.0.0.2')]);
     await until(() => linked.ends.includes('duplicate') && fleet.up.size === 1);
     expect(linked.client.links()).toHaveLength(1);
+    expect(linked.lines.filter((line) => line.msg === 'no link to router')).toEqual([]);
     const attempts = linked.client.stats().attempts;
     const [link] = fleet.up;
     fleet.server.closeLink(link!, 'shutting_down');
