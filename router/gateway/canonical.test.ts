@@ -27,7 +27,10 @@ const text = fc.string({ unit: 'grapheme', maxLength: 1_500 });
 const user = text.map((content) => ({ role: 'user', content }));
 const assistant = text.map((content) => ({ role: 'assistant', content }));
 const turns = fc.array(fc.tuple(user, assistant), { minLength: 1, maxLength: 4 });
-const system = fc.option(text.map((content) => ({ role: 'system', content })), { nil: undefined });
+const system = fc.option(
+  text.map((content) => ({ role: 'system', content })),
+  { nil: undefined },
+);
 const LONG = 'All work and no play makes a dull prompt. '.repeat(60);
 
 describe('a conversation', () => {
@@ -110,7 +113,10 @@ describe('what a template sees', () => {
       [{ role: 'system', content: 'a' }],
       [{ role: 'user', content: 'a', name: 'bob' }],
       [{ role: 'user', content: 'a', tool_calls: [{ id: '1' }] }],
-      [{ role: 'user', content: 'a' }, { role: 'user', content: '' }],
+      [
+        { role: 'user', content: 'a' },
+        { role: 'user', content: '' },
+      ],
     ].map((each) => key(chat(each).end));
     expect(new Set(ends).size).toBe(ends.length);
   });

@@ -170,7 +170,7 @@ function afterLineEnd(bytes: Buffer, lineEnd: number): number {
 
 function hasData(event: Buffer): boolean {
   if (isDataLine(event, 0)) return true;
-  for (let at = nextLineEnd(event, 0); at >= 0 && at + 1 < event.length; ) {
+  for (let at = nextLineEnd(event, 0); at >= 0 && at + 1 < event.length;) {
     if (isDataLine(event, at + 1)) return true;
     at = nextLineEnd(event, at + 1);
   }
@@ -225,11 +225,13 @@ function statusOf(value: Readonly<Record<string, unknown>>): number | null {
   return typeof code === 'number' ? code : null;
 }
 
-/** What the engine said of its fault, for the log; never shown to a client. */
+/** Type and code of an engine's fault, for the log. Its message may quote the prompt, so it stays out. */
 export function faultText(value: Readonly<Record<string, unknown>>): string {
-  const error = value['error'];
-  const message = isObject(error) ? error['message'] : (value['message'] ?? error);
-  return typeof message === 'string' ? message.slice(0, 200) : 'error event';
+  const error = isObject(value['error']) ? value['error'] : value;
+  const words = [error['type'], error['code']].filter(
+    (word) => typeof word === 'string' || typeof word === 'number',
+  );
+  return words.length === 0 ? 'error' : words.join(' ').slice(0, 100);
 }
 
 /** Neighbouring events of one piece go on as one: no copying, one write. */

@@ -73,7 +73,10 @@ export const RESPONSE_HEADERS = [
 export type ResponseHeader = (typeof RESPONSE_HEADERS)[number]['name'];
 
 export const REQUEST_HEADERS = [
-  { name: 'x-request-id', help: 'Echoed and logged, never a key. 1 to 128 visible ASCII characters.' },
+  {
+    name: 'x-request-id',
+    help: 'Echoed and logged, never a key. 1 to 128 visible ASCII characters.',
+  },
   { name: 'traceparent', help: 'Passed on to the engine, with tracestate.' },
   {
     name: 'x-stainless-timeout',

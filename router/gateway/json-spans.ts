@@ -73,7 +73,11 @@ function scanMember(
   return { name, escaped, keyStart, valueStart, valueEnd };
 }
 
-function scanValue(bytes: Buffer, start: number, maxDepth: number): number | 'too_deep' | 'malformed' {
+function scanValue(
+  bytes: Buffer,
+  start: number,
+  maxDepth: number,
+): number | 'too_deep' | 'malformed' {
   let depth = 1;
   let at = start;
   while (at < bytes.length) {

@@ -181,11 +181,14 @@ function readPrompts(
 ): PromptChain[] {
   const { canonicaliser } = context;
   if (route === 'chat') return [canonicaliser.chat(body, readMessages(body['messages']), seed)];
-  return readPromptList(body['prompt']).map((prompt) => canonicaliser.completion(prompt, body, seed));
+  return readPromptList(body['prompt']).map((prompt) =>
+    canonicaliser.completion(prompt, body, seed),
+  );
 }
 
 function readMessages(value: unknown): readonly JsonObject[] {
-  if (!Array.isArray(value)) throw invalid("'messages' is required and must be an array.", 'messages');
+  if (!Array.isArray(value))
+    throw invalid("'messages' is required and must be an array.", 'messages');
   value.forEach((message: unknown, index) => {
     if (!isObject(message) || typeof message['role'] !== 'string') {
       throw invalid(

@@ -38,7 +38,10 @@ function decoded(request: IncomingMessage): Readable {
   const encoding = (request.headers['content-encoding'] ?? 'identity').trim().toLowerCase();
   if (encoding === 'identity') return request;
   if (encoding !== 'gzip') {
-    throw new FleetError('unsupported_media_type', "Only the content encoding 'gzip' is understood.");
+    throw new FleetError(
+      'unsupported_media_type',
+      "Only the content encoding 'gzip' is understood.",
+    );
   }
   const gunzip = createGunzip();
   request.on('error', (error) => gunzip.destroy(error));
@@ -63,9 +66,13 @@ async function collect(source: Readable, hold: BodyHold, bodyBytes: number): Pro
     if (error instanceof FleetError) throw error;
     const code = (error as { code?: unknown }).code;
     if (typeof code === 'string' && code.startsWith('Z_')) {
-      throw new FleetError('invalid_request', 'The request body is not valid gzip.', { cause: error });
+      throw new FleetError('invalid_request', 'The request body is not valid gzip.', {
+        cause: error,
+      });
     }
-    throw new FleetError('client_closed', 'The request ended before its body did.', { cause: error });
+    throw new FleetError('client_closed', 'The request ended before its body did.', {
+      cause: error,
+    });
   }
   const only = pieces[0];
   return pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces);

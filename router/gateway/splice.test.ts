@@ -42,7 +42,10 @@ const object = fc
 const edits: fc.Arbitrary<Edits> = fc
   .dictionary(
     fc.constantFrom(...NAMES),
-    fc.option(fc.jsonValue().map((value) => JSON.stringify(value)), { nil: null }),
+    fc.option(
+      fc.jsonValue().map((value) => JSON.stringify(value)),
+      { nil: null },
+    ),
   )
   .map((value) => new Map(Object.entries(value)));
 
@@ -79,9 +82,16 @@ describe('splicing', () => {
   test('every byte outside the edited members stays as it came', () => {
     const text = '{ "temperature" : 1.0e0 ,"cache_salt":"x", "model":"a\\u0062",  "n" :1 }';
     const { bytes, scan } = scanned(text);
-    expect(spliceMembers(bytes, scan, new Map([['cache_salt', null], ['model', '"m"']])).toString()).toBe(
-      '{ "temperature" : 1.0e0 ,"model":"m",  "n" :1 }',
-    );
+    expect(
+      spliceMembers(
+        bytes,
+        scan,
+        new Map([
+          ['cache_salt', null],
+          ['model', '"m"'],
+        ]),
+      ).toString(),
+    ).toBe('{ "temperature" : 1.0e0 ,"model":"m",  "n" :1 }');
   });
 
   test('nothing to change returns the very same bytes', () => {
@@ -91,9 +101,16 @@ describe('splicing', () => {
 
   test('the only member removed and another added leaves one member', () => {
     const { bytes, scan } = scanned('{"cache_salt":1}');
-    expect(spliceMembers(bytes, scan, new Map([['cache_salt', null], ['model', '"m"']])).toString()).toBe(
-      '{"model":"m"}',
-    );
+    expect(
+      spliceMembers(
+        bytes,
+        scan,
+        new Map([
+          ['cache_salt', null],
+          ['model', '"m"'],
+        ]),
+      ).toString(),
+    ).toBe('{"model":"m"}');
   });
 });
 

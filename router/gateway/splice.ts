@@ -67,7 +67,8 @@ function removal(scan: Scanned, index: number, kept: readonly boolean[]): Cut {
   const member = members[index] as MemberSpan;
   const keptAfter = kept.indexOf(true, index + 1) >= 0;
   const next = members[index + 1];
-  if (keptAfter && next !== undefined) return { start: member.keyStart, end: next.keyStart, text: '' };
+  if (keptAfter && next !== undefined)
+    return { start: member.keyStart, end: next.keyStart, text: '' };
   const previous = members[index - 1];
   const start = previous === undefined ? member.keyStart : previous.valueEnd;
   return { start, end: member.valueEnd, text: '' };

@@ -23,7 +23,11 @@ const TEXT = 'text/plain; charset=utf-8';
 export function adminRoutes(source: AdminSource): readonly Route[] {
   return [
     // Answered by the event loop itself: that it answers is the answer.
-    { method: 'GET', path: '/livez', handle: (call) => sendText(call, 'alive\n', { contentType: TEXT }) },
+    {
+      method: 'GET',
+      path: '/livez',
+      handle: (call) => sendText(call, 'alive\n', { contentType: TEXT }),
+    },
     { method: 'GET', path: '/readyz', handle: (call) => readyz(call, source.readiness()) },
     { method: 'GET', path: '/status', handle: (call) => status(call, source.status()) },
     { method: 'GET', path: '/metrics', handle: (call) => exposition(call, source) },
@@ -39,7 +43,8 @@ function readyz(call: Call, readiness: Readiness): void {
 
 function status(call: Call, value: RouterStatus): void {
   const accept = call.request.headers.accept ?? '';
-  if (accept.startsWith('text/plain')) return sendText(call, statusText(value), { contentType: TEXT });
+  if (accept.startsWith('text/plain'))
+    return sendText(call, statusText(value), { contentType: TEXT });
   return sendJson(call, value);
 }
 

@@ -17,8 +17,8 @@ export interface DriverDeps {
   readonly timers: Timers;
   /** Carries one effect out. A throw is a bug of one request, not of the router. */
   readonly carry: (effect: RouterEffect) => void;
-  /** A handler or an effect threw. */
-  readonly onBug: (error: unknown) => void;
+  /** The core, or an effect of this event, threw. */
+  readonly onBug: (error: unknown, event: RouterEvent) => void;
 }
 
 export class CoreDriver {
@@ -57,13 +57,13 @@ export class CoreDriver {
     try {
       effects = core.handle(event, clock.nowMs());
     } catch (error) {
-      onBug(error);
+      onBug(error, event);
     }
     for (const effect of effects) {
       try {
         carry(effect);
       } catch (error) {
-        onBug(error);
+        onBug(error, event);
       }
     }
   }

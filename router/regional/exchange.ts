@@ -174,9 +174,11 @@ export class Exchange implements UpstreamOwner {
     }
   }
 
-  /** A bug met while this request was handled. */
-  broken(): void {
-    this.fail('refused', { code: 'internal', message: 'The router failed on this request.' });
+  /** Ends it from this side: a bug met while it was handled, or the router leaves. */
+  breakOff(code: 'internal' | 'draining'): void {
+    const message =
+      code === 'draining' ? 'The router is shutting down.' : 'The router failed on this request.';
+    this.fail(this.committedHead === null ? 'refused' : 'interrupted', { code, message });
     this.deps.post({ kind: 'clientGone', request: this.id });
     this.upstream?.abort({ kind: 'clientGone' });
   }
@@ -282,7 +284,8 @@ export class Exchange implements UpstreamOwner {
     facts: { code: ErrorCode; message: string; retryAfterMs?: number | null },
   ): void {
     if (this.closed) return;
-    const late = this.reply.fail(facts, this.routed());
+    const param = facts.code === 'model_not_found' ? 'model' : null;
+    const late = this.reply.fail({ ...facts, param }, this.routed());
     if (late && this.reply.keptAlive && this.committedHead === null) {
       this.deps.metrics.add('late_errors_total', { code: facts.code });
     }
@@ -370,6 +373,7 @@ function causeOf(result: UpstreamResult): string {
 
 function levelOf(outcome: Outcome, code: string | null | undefined): LogLevel {
   if (outcome === 'interrupted') return 'warn';
-  const row = code !== null && code !== undefined && code in ERRORS ? ERRORS[code as ErrorCode] : null;
+  const row =
+    code !== null && code !== undefined && code in ERRORS ? ERRORS[code as ErrorCode] : null;
   return row?.level ?? 'info';
 }

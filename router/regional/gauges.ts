@@ -29,9 +29,14 @@ export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): v
 
 function setReplicaGauges(metrics: Metrics<MetricName>, rows: readonly Row[]): void {
   const replace = (name: MetricName, read: (target: TargetStatus) => number | null): void => {
-    metrics.replace(name, rows.map(({ labels, target }) => ({ labels, value: read(target) })));
+    metrics.replace(
+      name,
+      rows.map(({ labels, target }) => ({ labels, value: read(target) })),
+    );
   };
-  replace('report_age_seconds', ({ reportAgeMs }) => (reportAgeMs === null ? null : reportAgeMs / 1_000));
+  replace('report_age_seconds', ({ reportAgeMs }) =>
+    reportAgeMs === null ? null : reportAgeMs / 1_000,
+  );
   replace('replica_waiting_prefill_tokens', ({ report }) => report?.waitingPrefillTokens ?? null);
   replace('replica_prefill_tokens_per_second', ({ report }) => report?.prefillTps ?? null);
   replace('replica_preemptions_total', ({ report }) => report?.preemptionsTotal ?? null);

@@ -1,12 +1,7 @@
 // An HTTP listener with a table of routes. Every answer carries a request id, every unknown path or method
 // gets an error in OpenAI's envelope, and a handler that throws costs its own request only.
 
-import {
-  createServer,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { FleetError } from '../../shared/errors.ts';
@@ -46,6 +41,8 @@ export interface ListenerOptions {
   readonly headerBytes: number;
   readonly requestTimeoutMs: number;
   readonly routes: readonly Route[];
+  /** True while the router leaves: connections end with their answers, so that clients go elsewhere. */
+  readonly leaving: () => boolean;
   /** A request ended without reaching a replica: for log and metrics. */
   readonly onRefused: (call: Call, error: unknown) => void;
 }
@@ -102,6 +99,7 @@ async function serve(
   response: ServerResponse,
 ): Promise<void> {
   const call = callOf(options, request, response);
+  if (options.leaving()) response.shouldKeepAlive = false;
   // A client that resets its connection is seen as a closed response; the error itself says nothing more.
   response.on('error', () => undefined);
   try {
@@ -112,7 +110,11 @@ async function serve(
   }
 }
 
-function callOf(options: ListenerOptions, request: IncomingMessage, response: ServerResponse): Call {
+function callOf(
+  options: ListenerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Call {
   const arrivedMs = options.clock.nowMs();
   const id = requestIdOf(randomHex(12));
   const clientId = clientRequestId(request.headers['x-request-id']);

@@ -3,7 +3,11 @@
 
 import type { LinkId, ReplicaId } from '../../shared/model/ids.ts';
 import type { AgentMessage, Hello } from '../../shared/protocol/messages.ts';
-import { startLinkServer, type LinkServer, type LinkVerdict } from '../../shared/runtime/link-server.ts';
+import {
+  startLinkServer,
+  type LinkServer,
+  type LinkVerdict,
+} from '../../shared/runtime/link-server.ts';
 import type { LinkCredential } from '../../shared/runtime/link-credentials.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { proveAddresses } from './address-proof.ts';
@@ -126,8 +130,6 @@ export function linkCredentials(
   const others = pools.filter((pool) => pool.agentSecrets.length === 0).map((pool) => pool.id);
   return [
     ...regional.map((secret) => ({ secret, pools: withOwn.length === 0 ? null : others })),
-    ...withOwn.flatMap((pool) =>
-      pool.agentSecrets.map((secret) => ({ secret, pools: [pool.id] })),
-    ),
+    ...withOwn.flatMap((pool) => pool.agentSecrets.map((secret) => ({ secret, pools: [pool.id] }))),
   ];
 }

@@ -6,7 +6,9 @@ export const METRICS_PREFIX = 'spillway_';
 
 const SECONDS = [0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 40, 80, 160];
 const TOKEN_SECONDS = [0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 5];
-const ERROR_SECONDS = [-10, -3, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 3, 10];
+const ERROR_SECONDS = [
+  -10, -3, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 3, 10,
+];
 
 const REPLICA = ['pool', 'replica', 'rank'] as const;
 
@@ -160,7 +162,7 @@ export const METRICS = [
   },
   {
     name: 'replica_preemptions_total',
-    type: 'gauge',
+    type: 'counter',
     help: "The engine's own count of preemptions. Absent while unknown.",
     labels: REPLICA,
   },

@@ -10,7 +10,11 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
 import { clientDeadlineMs, PASSED_TO_ENGINE } from '../gateway/headers.ts';
-import { type OpenAiRoute, parseOpenAiRequest, type OpenAiRequest } from '../gateway/openai-request.ts';
+import {
+  type OpenAiRoute,
+  parseOpenAiRequest,
+  type OpenAiRequest,
+} from '../gateway/openai-request.ts';
 import { LimitError, readJsonBody } from '../gateway/read-body.ts';
 import { Deadlines } from './deadlines.ts';
 import { engineOrder } from './engine-order.ts';
@@ -76,9 +80,18 @@ export class RequestDesk {
     this.idleTask = task;
   }
 
+  /** A bug met while this event was handled: its request would wait for ever. */
+  breakOff(event: RouterEvent): void {
+    if (event.kind === 'arrived') this.open.get(event.request.id)?.breakOff('internal');
+    else if ('lease' in event) {
+      const id = event.lease.slice(0, event.lease.lastIndexOf('.')) as RequestId;
+      this.open.get(id)?.breakOff('internal');
+    }
+  }
+
   /** Cuts off everything that is open. */
   cutOff(): void {
-    for (const exchange of this.open.values()) exchange.broken();
+    for (const exchange of this.open.values()) exchange.breakOff('draining');
   }
 
   // ── from clients ─────────────────────────────────────────────────────────────────────────────────────
@@ -239,7 +252,7 @@ export class RequestDesk {
     try {
       task();
     } catch (error) {
-      exchange.broken();
+      exchange.breakOff('internal');
       throw error;
     }
   }

@@ -45,7 +45,10 @@ export class RegionalShell {
       clock: runtime.clock,
       timers: runtime.timers,
       carry: (effect) => this.carry(effect),
-      onBug: (error) => this.bug(error),
+      onBug: (error, event) => {
+        this.bug(error);
+        this.requests.breakOff(event);
+      },
     });
     const post = this.driver.post.bind(this.driver);
     this.links = new LinkDesk({ options, runtime, post, pools: () => this.reloadable.pools });

@@ -175,6 +175,7 @@ class RegionalRouter implements RunningRouter {
       headerBytes,
       requestTimeoutMs,
       routes,
+      leaving: () => this.leaving,
       onRefused: (call, error) => this.shell.refused(call, error),
     });
     this.listeners.push(listener);
@@ -188,7 +189,9 @@ function servedModels(pools: readonly PoolStatus[]): ServedModel[] {
   for (const pool of pools) {
     const reports = pool.replicas.flatMap(({ targets }) => targets.map(({ report }) => report));
     if (reports.every((report) => report === null)) continue;
-    const lengths = reports.flatMap((report) => report?.models ?? []).flatMap((m) => m.maxModelLen ?? []);
+    const lengths = reports
+      .flatMap((report) => report?.models ?? [])
+      .flatMap((m) => m.maxModelLen ?? []);
     const length = lengths.length === 0 ? null : Math.min(...lengths);
     for (const id of pool.models) served.set(id, length);
   }

@@ -19,7 +19,11 @@ export interface RouterStatus extends RegionalStatus {
 
 export interface Readiness {
   readonly ready: boolean;
-  readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly says: string }[];
+  readonly checks: readonly {
+    readonly name: string;
+    readonly ok: boolean;
+    readonly says: string;
+  }[];
 }
 
 /** Ready = not leaving, and some pool has a replica that a live report calls ready. */
@@ -39,7 +43,9 @@ export function readinessOf(status: RegionalStatus, leaving: boolean): Readiness
 }
 
 export function readinessText(readiness: Readiness): string {
-  const lines = readiness.checks.map(({ name, ok, says }) => `[${ok ? '+' : '-'}] ${name}: ${says}`);
+  const lines = readiness.checks.map(
+    ({ name, ok, says }) => `[${ok ? '+' : '-'}] ${name}: ${says}`,
+  );
   return [...lines, readiness.ready ? 'ready' : 'not ready', ''].join('\n');
 }
 

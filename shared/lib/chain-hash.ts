@@ -42,7 +42,8 @@ const LOW_WORD = 0xffff_ffffn;
 
 /** Loads the hash function once; the hasher itself is synchronous. */
 export async function createChainHasher(): Promise<ChainHasher> {
-  const { h64Raw } = await xxhash();
+  const api = await xxhash();
+  const h64Raw = (bytes: Uint8Array, seed: bigint): bigint => api.h64Raw(bytes, seed);
   const encoder = new TextEncoder();
 
   const seedOf = (input: ChainInput): bigint => {

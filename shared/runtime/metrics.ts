@@ -30,7 +30,7 @@ export interface Metrics<Name extends string> {
   observe(name: Name, value: number, labels?: LabelValues): void;
   /** Sets one row of a gauge. */
   set(name: Name, value: number, labels?: LabelValues): void;
-  /** Replaces all rows of a gauge: what is gone leaves the exposition. */
+  /** Replaces all rows of a gauge, or of a counter that somebody else counts: what is gone leaves. */
   replace(name: Name, rows: readonly GaugeRow[]): void;
   /** Prometheus text exposition. */
   text(): Promise<string>;
@@ -71,9 +71,11 @@ export function createMetrics<Name extends string>(
       known(gauges, name).set(labels, value);
     },
     replace(name, rows) {
-      const gauge = known(gauges, name);
-      gauge.reset();
-      for (const row of rows) if (row.value !== null) gauge.set(row.labels, row.value);
+      const instrument = gauges.get(name) ?? known(counters, name);
+      instrument.reset();
+      for (const { labels, value } of rows) {
+        if (value !== null) instrument.inc(labels, value);
+      }
     },
     text: () => registry.metrics(),
     contentType: registry.contentType,

@@ -90,13 +90,20 @@ describe('answers', () => {
     for await (const part of asked) last.push(part);
     expect(last.at(-1)?.usage?.prompt_tokens).toBe(100);
     await until(() => harness.lines.length === 2);
-    expect(harness.lines[0]).toMatchObject({ outcome: 'complete', cachedTokens: 64, promptTokens: 100 });
+    expect(harness.lines[0]).toMatchObject({
+      outcome: 'complete',
+      cachedTokens: 64,
+      promptTokens: 100,
+    });
     expect(harness.core.leaseCount).toBe(0);
   });
 
   test('a whole answer passes byte for byte', async () => {
     const harness = await gateway([await engineWith(answerOf('hi'))]);
-    const answer = await client(harness).chat.completions.create({ model: 'm', messages: MESSAGES });
+    const answer = await client(harness).chat.completions.create({
+      model: 'm',
+      messages: MESSAGES,
+    });
     expect(answer.choices[0]?.message.content).toBe('hi');
     await until(() => harness.lines.length === 1);
     expect(harness.lines[0]).toMatchObject({ outcome: 'complete', promptTokens: 10 });
@@ -105,7 +112,10 @@ describe('answers', () => {
   test('an answer too long to be held passes as it comes', async () => {
     const long = 'x'.repeat(9 * 1024 * 1024);
     const harness = await gateway([await engineWith(answerOf(long))]);
-    const answer = await client(harness).chat.completions.create({ model: 'm', messages: MESSAGES });
+    const answer = await client(harness).chat.completions.create({
+      model: 'm',
+      messages: MESSAGES,
+    });
     expect(answer.choices[0]?.message.content?.length).toBe(long.length);
   });
 
@@ -204,7 +214,14 @@ describe('before the first data event', () => {
   test.each<[string, Script, string]>([
     ['a 500', statusOf(500, '{"error":{"message":"boom"}}'), 'status'],
     ['our own key refused', statusOf(401, '{"error":"Unauthorized"}'), 'status'],
-    ['an error event', (_r, res) => (streamHead(res), void res.end(`data: {"error":{"message":"x","code":500}}\n\n${DONE}`)), 'error_event'],
+    [
+      'an error event',
+      (_r, res) => (
+        streamHead(res),
+        void res.end(`data: {"error":{"message":"x","code":500}}\n\n${DONE}`)
+      ),
+      'error_event',
+    ],
     ['an abort', (_r, res) => (streamHead(res), void res.end(chunk('', 'abort') + DONE)), 'abort'],
     ['an empty stream', (_r, res) => (streamHead(res), void res.end()), 'truncated'],
     ['a lone [DONE]', (_r, res) => (streamHead(res), void res.end(DONE)), 'truncated'],
@@ -226,22 +243,34 @@ describe('before the first data event', () => {
   });
 
   test.each<[string, Script]>([
-    ['cut in its body', (_r, res) => {
-      res.writeHead(200, { 'content-type': 'application/json', 'content-length': '1000' });
-      res.write('{"choices":[');
-      setTimeout(() => res.socket?.destroy(), 5);
-    }],
-    ['aborted', (_r, res) => {
-      res.writeHead(200, { 'content-type': 'application/json' });
-      res.end('{"choices":[{"finish_reason":"abort","message":{"content":"x"}}]}');
-    }],
-    ['not JSON', (_r, res) => {
-      res.writeHead(200, { 'content-type': 'text/html' });
-      res.end('<html>');
-    }],
+    [
+      'cut in its body',
+      (_r, res) => {
+        res.writeHead(200, { 'content-type': 'application/json', 'content-length': '1000' });
+        res.write('{"choices":[');
+        setTimeout(() => res.socket?.destroy(), 5);
+      },
+    ],
+    [
+      'aborted',
+      (_r, res) => {
+        res.writeHead(200, { 'content-type': 'application/json' });
+        res.end('{"choices":[{"finish_reason":"abort","message":{"content":"x"}}]}');
+      },
+    ],
+    [
+      'not JSON',
+      (_r, res) => {
+        res.writeHead(200, { 'content-type': 'text/html' });
+        res.end('<html>');
+      },
+    ],
   ])('a whole answer %s is a failover too', async (_name, script) => {
     const harness = await gateway([await engineWith(script), await engineWith(answerOf('ok'))]);
-    const answer = await client(harness).chat.completions.create({ model: 'm', messages: MESSAGES });
+    const answer = await client(harness).chat.completions.create({
+      model: 'm',
+      messages: MESSAGES,
+    });
     expect(answer.choices[0]?.message.content).toBe('ok');
   });
 
@@ -274,7 +303,8 @@ describe('before the first data event', () => {
   });
 
   test("the engine's word about the request passes byte for byte and is nobody's fault", async () => {
-    const body = '{"error":{"message":"too long","type":"BadRequestError","param":null,"code":400}}';
+    const body =
+      '{"error":{"message":"too long","type":"BadRequestError","param":null,"code":400}}';
     const harness = await gateway([await engineWith(statusOf(400, body))]);
     const answer = await post(harness, { model: 'm', messages: MESSAGES });
     expect(answer.statusCode).toBe(400);
@@ -293,15 +323,21 @@ describe('before the first data event', () => {
 });
 
 describe('after the first data event', () => {
-  const cutAfter = (end: (res: Parameters<Script>[1]) => void): Script => (_received, response) => {
-    streamHead(response);
-    response.write(chunk('a'));
-    setTimeout(() => end(response), 20);
-  };
+  const cutAfter =
+    (end: (res: Parameters<Script>[1]) => void): Script =>
+    (_received, response) => {
+      streamHead(response);
+      response.write(chunk('a'));
+      setTimeout(() => end(response), 20);
+    };
   test.each<[string, Script, string]>([
     ['a reset', cutAfter((res) => res.socket?.destroy()), 'reset'],
     ['a clean end without [DONE]', cutAfter((res) => res.end()), 'truncated'],
-    ['an error event', cutAfter((res) => res.end(`data: {"error":{"message":"x"}}\n\n${DONE}`)), 'error_event'],
+    [
+      'an error event',
+      cutAfter((res) => res.end(`data: {"error":{"message":"x"}}\n\n${DONE}`)),
+      'error_event',
+    ],
     ['an abort', cutAfter((res) => res.end(chunk('', 'abort') + DONE)), 'abort'],
   ])('%s becomes an error event and never another attempt', async (_name, script, cause) => {
     const second = await engineWith(streamOf('never'));
@@ -356,20 +392,26 @@ describe('a client', () => {
     expect(harness.core.leaseCount).toBe(0);
   });
 
-  test.each([true, false])('that leaves before any token ends the engine (stream: %s)', async (stream) => {
-    const engine = await engineWith(() => undefined);
-    const harness = await gateway([engine]);
-    const abort = new AbortController();
-    const answer = client(harness)
-      .chat.completions.create({ model: 'm', messages: MESSAGES, stream }, { signal: abort.signal })
-      .catch((error: unknown) => error);
-    await until(() => engine.received.length === 1);
-    abort.abort();
-    await answer;
-    await engine.received[0]?.cut;
-    await until(() => harness.lines.length === 1);
-    expect(harness.core.leaseCount).toBe(0);
-  });
+  test.each([true, false])(
+    'that leaves before any token ends the engine (stream: %s)',
+    async (stream) => {
+      const engine = await engineWith(() => undefined);
+      const harness = await gateway([engine]);
+      const abort = new AbortController();
+      const answer = client(harness)
+        .chat.completions.create(
+          { model: 'm', messages: MESSAGES, stream },
+          { signal: abort.signal },
+        )
+        .catch((error: unknown) => error);
+      await until(() => engine.received.length === 1);
+      abort.abort();
+      await answer;
+      await engine.received[0]?.cut;
+      await until(() => harness.lines.length === 1);
+      expect(harness.core.leaseCount).toBe(0);
+    },
+  );
 
   test('that leaves the queue is dropped', async () => {
     const harness = await gateway([]);
@@ -452,7 +494,13 @@ describe('what cannot be routed', () => {
     ['stream as text', '{"model":"m","messages":[],"stream":"yes"}', {}, 400, 'invalid_request'],
     ['a repeated member', '{"model":"m","model":"n","messages":[]}', {}, 400, 'repeated_member'],
     ['an escaped member', '{"mod\\u0065l":"m","messages":[]}', {}, 400, 'repeated_member'],
-    ['deep nesting', `{"model":"m","messages":[],"x":${'['.repeat(100)}${']'.repeat(100)}}`, {}, 400, 'invalid_request'],
+    [
+      'deep nesting',
+      `{"model":"m","messages":[],"x":${'['.repeat(100)}${']'.repeat(100)}}`,
+      {},
+      400,
+      'invalid_request',
+    ],
     ['another type', '{}', { 'content-type': 'text/plain' }, 415, 'unsupported_media_type'],
     ['bad gzip', '{}', { 'content-encoding': 'gzip' }, 400, 'invalid_request'],
     ['a large body', 'x'.repeat(9 * 1024 * 1024), {}, 413, 'request_too_large'],
@@ -460,7 +508,9 @@ describe('what cannot be routed', () => {
     const harness = await gateway([]);
     const answer = await post(harness, body, headers);
     expect(answer.statusCode).toBe(status);
-    expect(await answer.body.json()).toMatchObject({ error: { code, type: 'invalid_request_error' } });
+    expect(await answer.body.json()).toMatchObject({
+      error: { code, type: 'invalid_request_error' },
+    });
     expect(answer.headers['x-request-id']).toMatch(/^req-/);
     expect(harness.core.events).toHaveLength(0);
     expect(harness.shell.requests.budget.heldBytes).toBe(0);

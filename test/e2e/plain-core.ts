@@ -10,7 +10,12 @@ import {
   type RequestId,
 } from '../../shared/model/ids.ts';
 import type { CoreMachine } from '../../router/regional/driver.ts';
-import type { Attempt, RouteRequest, RouterEffect, RouterEvent } from '../../router/regional/events.ts';
+import type {
+  Attempt,
+  RouteRequest,
+  RouterEffect,
+  RouterEvent,
+} from '../../router/regional/events.ts';
 
 interface OpenRequest {
   readonly request: RouteRequest;
@@ -49,14 +54,16 @@ export class PlainCore implements CoreMachine {
         const open = { request: event.request, attempts: 0, lease: null };
         this.open.set(event.request.id, open);
         if (this.queueing) {
-          return [{ kind: 'queued', request: event.request.id, decision: decision('queue', 'order') }];
+          return [
+            { kind: 'queued', request: event.request.id, decision: decision('queue', 'order') },
+          ];
         }
         return this.next(open);
       }
       case 'clientGone': {
         const open = this.open.get(event.request);
         this.open.delete(event.request);
-        if (open?.lease == null) return [];
+        if (open === undefined || open.lease === null) return [];
         return [{ kind: 'abort', lease: open.lease, reason: 'client_gone' }];
       }
       case 'firstTokenLate':

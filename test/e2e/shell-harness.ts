@@ -100,6 +100,7 @@ export async function startHarness(
     headerBytes: limits.headerBytes,
     requestTimeoutMs: limits.requestTimeoutMs,
     routes: clientRoutes(shell.requests, () => [{ id: 'm', maxModelLen: null }]),
+    leaving: () => false,
     onRefused: (call, error) => shell.refused(call, error),
   });
   return {

@@ -6,7 +6,8 @@ export async function until(
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
+    if (performance.now() > deadline)
+      throw new Error(`not within ${timeoutMs} ms: ${String(condition)}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
