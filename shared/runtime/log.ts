@@ -20,6 +20,7 @@ export function createLog(options: LogOptions): Logger {
           colorize: process.stderr.isTTY === true,
           translateTime: 'SYS:HH:MM:ss.l',
           ignore: 'pid,hostname',
+          singleLine: true,
           destination: 2,
           sync: true,
         })
