@@ -87,7 +87,10 @@ export class ProcessWitness {
 export async function listProcesses(): Promise<readonly ListedProcess[]> {
   const { processes } = await import('systeminformation');
   const { list } = await processes();
-  return list.map(({ pid, command, params }) => ({ pid, command: `${command} ${params}` }));
+  return list.map(({ pid, path, command, params }) => ({
+    pid,
+    command: `${path}/${command} ${params}`,
+  }));
 }
 
 async function pidFileEvidence(path: string): Promise<ProcessEvidence> {
