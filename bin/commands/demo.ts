@@ -1,8 +1,11 @@
 // `spillway demo` (`npm start`): a whole region in one process: simulated engines, an agent beside each, a router.
 
 import { Command, Option } from 'commander';
+import type { RunningAgent } from '../../agent/start.ts';
+import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import type { RunningEngine } from '../../sim/engine/http.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
@@ -15,6 +18,9 @@ import { startDemoLoad } from '../demo/load.ts';
 import { waitUntilReady } from '../demo/ready.ts';
 
 const MODEL = 'demo-model';
+
+/** Less to learn from, so that it is ready sooner; nobody else's KV is evicted by it. */
+const SETTINGS = { revision: 'demo', calibrationBudgetTokens: 16_000 };
 
 const EXAMPLES = `
 No key is needed. The engines are simulated: their timing is that of a small GPU, their text means
@@ -51,26 +57,23 @@ export function demoCommand(): Command {
 async function run(command: Command, flags: Flags): Promise<void> {
   const port = wholeNumber('--port', flags.port, { least: 0, most: 65_535 });
   const replicas = wholeNumber('--replicas', flags.replicas, { least: 1, most: 32 });
-  const config = loadOrExplain(null, [
-    { path: ['router', 'clients', 'listen'], value: `127.0.0.1:${port}`, source: '--port' },
-    { path: ['router', 'links', 'listen'], value: '127.0.0.1:0', source: 'demo' },
-    { path: ['router', 'admin'], value: null, source: 'demo' },
-    { path: ['models', MODEL], value: { pool: 'default' }, source: 'demo' },
-    ...settingOverlays(command, COMMON),
-    ...setOverlays(flags.set ?? []),
-  ]);
-  const { startRegionalRouter } = await import('../../router/regional/start.ts');
-  const runtime = processRuntime(processLog(config.log));
-  const router = await started(startRegionalRouter(routerOptions(config), runtime), '--port');
-  const beside = await Promise.all(
-    Array.from({ length: replicas }, () => startReplica(config, router.linksPort, runtime)),
+  const overlays = [...settingOverlays(command, COMMON), ...setOverlays(flags.set ?? [])];
+  const runtime = processRuntime(
+    processLog(loadOrExplain(null, [...demoOverlays(port, []), ...overlays]).log),
   );
+  const engines = await startEngines(replicas, runtime);
+  const urls = engines.map((engine) => engine.url);
+  const config = loadOrExplain(null, [...demoOverlays(port, urls), ...overlays]);
+  const { startRegionalRouter } = await import('../../router/regional/start.ts');
+  const router = await started(startRegionalRouter(routerOptions(config), runtime), '--port');
+  const agents = await startAgents(config, router.linksPort, runtime);
   let stopLoad: (() => void) | null = null;
   endOnSignal(runtime.log, async () => {
     stopLoad?.();
     await router.drain();
-    await Promise.all(beside.map((close) => close()));
+    await Promise.all(agents.map((agent) => agent.close()));
     await router.close();
+    await Promise.all(engines.map((engine) => engine.close()));
   });
   const base = `http://127.0.0.1:${router.clientsPort}`;
   console.log(`${replicas} simulated engines are loading …`);
@@ -79,39 +82,42 @@ async function run(command: Command, flags: Flags): Promise<void> {
   if (flags.load) stopLoad = startDemoLoad({ base, model: MODEL, ...runtime });
 }
 
-/** An engine and the agent beside it; the result ends both. */
-async function startReplica(
-  config: FleetConfig,
-  linksPort: number,
-  runtime: RoleRuntime,
-): Promise<() => Promise<void>> {
-  const { startAgent } = await import('../../agent/start.ts');
+/** `urls` empty: before the engines' ports are known. */
+function demoOverlays(port: number, urls: readonly string[]): Overlay[] {
+  const engines = urls.map((url) => ({ url }));
+  const agent = { engines, listen: '127.0.0.1:0', settings: SETTINGS };
+  return [
+    { path: ['router', 'clients', 'listen'], value: `127.0.0.1:${port}`, source: '--port' },
+    { path: ['router', 'links', 'listen'], value: '127.0.0.1:0', source: 'demo' },
+    { path: ['router', 'admin'], value: null, source: 'demo' },
+    { path: ['models', MODEL], value: { pool: 'default' }, source: 'demo' },
+    ...(urls.length === 0 ? [] : [{ path: ['agent'], value: agent, source: 'demo' }]),
+  ];
+}
+
+async function startEngines(count: number, runtime: RoleRuntime): Promise<RunningEngine[]> {
   const { startEngineServer } = await import('../../sim/engine/http.ts');
   const profile = engineProfile('demo');
   if (profile === null) throw new Error('the demo profile is gone');
-  const engine = await startEngineServer(
-    { host: '127.0.0.1', port: 0, model: MODEL, profile },
-    runtime,
+  const options = { host: '127.0.0.1', port: 0, model: MODEL, profile };
+  return Promise.all(Array.from({ length: count }, () => startEngineServer(options, runtime)));
+}
+
+/** One agent beside each engine, as on real machines. */
+async function startAgents(
+  config: FleetConfig,
+  linksPort: number,
+  runtime: RoleRuntime,
+): Promise<RunningAgent[]> {
+  const { startAgent } = await import('../../agent/start.ts');
+  if (config.agent === undefined) throw new Error('the demo always has agents');
+  const options = agentOptions(config.agent, config);
+  const routers = [`ws://127.0.0.1:${linksPort}`];
+  return Promise.all(
+    options.engines.map((engine) =>
+      startAgent({ ...options, engines: [engine], routers }, runtime),
+    ),
   );
-  const withAgent = loadOrExplain(null, [
-    {
-      path: ['agent'],
-      value: {
-        engines: [{ url: `http://127.0.0.1:${engine.port}` }],
-        routers: [`ws://127.0.0.1:${linksPort}`],
-        listen: '127.0.0.1:0',
-        settings: { revision: 'demo' },
-      },
-      source: 'demo',
-    },
-  ]);
-  const { agent } = withAgent;
-  if (agent === undefined) throw new Error('a demo replica always has an agent');
-  const running = await startAgent(agentOptions(agent, config), runtime);
-  return async () => {
-    await running.close();
-    await engine.close();
-  };
 }
 
 function wholeNumber(

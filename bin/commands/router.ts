@@ -9,7 +9,7 @@ import type { FleetConfig } from '../../shared/config/schema.ts';
 import { ConfigState, type ConfigView } from '../../shared/config/state.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
-import { loadOrExplain } from '../cli/configuration.ts';
+import { loadWithText } from '../cli/configuration.ts';
 import {
   addSettings,
   COMMON,
@@ -88,7 +88,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
     ...setOverlays(flags.set ?? []),
   ];
   const file = flags.config ?? null;
-  const config = loadOrExplain(file, overlays);
+  const { config, text } = loadWithText(file, overlays);
   const { startRegionalRouter } = await import('../../router/regional/start.ts');
   const log = processLog(config.log);
   const state = new ConfigState();
@@ -97,7 +97,8 @@ async function run(command: Command, flags: Flags): Promise<void> {
     startRegionalRouter(routerOptions(config), runtime),
     '--listen, --links, --admin',
   );
-  const reloader = file === null ? null : reload({ file, overlays, config, router, state, log });
+  const reloader =
+    file === null ? null : reload({ file, text, overlays, config, router, state, log });
   process.on('SIGHUP', () => reloader?.reload());
   endOnSignal(log, async () => {
     reloader?.close();
@@ -107,6 +108,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
 
 interface Reloadable {
   readonly file: string;
+  readonly text: string;
   readonly overlays: readonly Overlay[];
   readonly config: FleetConfig;
   readonly router: RunningRouter;
@@ -114,11 +116,20 @@ interface Reloadable {
   readonly log: Logger;
 }
 
-function reload({ file, overlays, config, router, state, log }: Reloadable): Reloader {
+function reload({
+  file,
+  text: before,
+  overlays,
+  config,
+  router,
+  state,
+  log,
+}: Reloadable): Reloader {
   return startReload({
     file,
     role: 'router',
     running: config,
+    text: before,
     parse: (text) => parseFleet({ file, text, environment: process.env, overlays }),
     apply: (next) => router.reload(routerReloadable(next)),
     state,

@@ -1,5 +1,6 @@
 // One question to an engine over HTTP, bounded in time.
 
+import { request } from 'undici';
 import type { DetectOptions } from './facts.ts';
 
 /** Model lists and expositions are far smaller. */
@@ -10,27 +11,38 @@ export interface Answer {
   readonly text: string;
 }
 
+/** What is asked; GET without a body. */
+export interface Question {
+  readonly path: string;
+  readonly body?: string;
+}
+
+/** `request`, not `fetch`, which refuses some ports (6000, 6667, …) on which engines may listen. */
 export async function ask(
-  path: string,
+  { path, body }: Question,
   { url, apiKey, timeoutMs }: DetectOptions,
 ): Promise<Answer> {
-  const headers: Record<string, string> =
-    apiKey === null ? {} : { authorization: `Bearer ${apiKey}` };
-  const response = await fetch(`${url}${path}`, {
-    headers,
-    redirect: 'manual',
+  const response = await request(`${url}${path}`, {
+    method: body === undefined ? 'GET' : 'POST',
+    headers: {
+      ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    body: body ?? null,
     signal: AbortSignal.timeout(timeoutMs),
+    reset: true,
   });
-  return { status: response.status, text: await boundedText(response) };
+  return { status: response.statusCode, text: await boundedText(response.body) };
 }
 
 /** What lies beyond the bound is no answer of an engine, and is cut off. */
-async function boundedText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
+async function boundedText(body: AsyncIterable<unknown>): Promise<string> {
+  const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    chunks.push(chunk);
-    bytes += chunk.byteLength;
+  for await (const chunk of body) {
+    const piece = chunk as Buffer;
+    chunks.push(piece);
+    bytes += piece.byteLength;
     if (bytes > ANSWER_BYTES_MAX) break;
   }
   return Buffer.concat(chunks).toString('utf8');
@@ -39,7 +51,7 @@ async function boundedText(response: Response): Promise<string> {
 /** Null where the engine has no answer to it. */
 export async function askQuietly(path: string, options: DetectOptions): Promise<string | null> {
   try {
-    const { status, text } = await ask(path, options);
+    const { status, text } = await ask({ path }, options);
     return status === 200 ? text : null;
   } catch {
     return null;

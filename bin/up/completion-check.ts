@@ -1,7 +1,7 @@
 // Two tiny real completions of one prompt: the second finds the first in the KV cache, so an engine that can tell
 // cached tokens tells them now (some versions leave the member out while it is zero).
 
-import { parsed } from './ask.ts';
+import { ask, parsed } from './ask.ts';
 import type { DetectOptions, Finding } from './facts.ts';
 
 /** Long enough for several KV blocks of the usual sizes. */
@@ -31,23 +31,16 @@ export async function completionFindings(
 }
 
 /** The answer's `usage`; null when there was no good answer. */
-async function complete({
-  url,
-  apiKey,
-  model,
-  timeoutMs,
-}: DetectOptions & { readonly model: string }): Promise<Record<string, unknown> | null> {
-  const headers: Record<string, string> = { 'content-type': 'application/json' };
-  if (apiKey !== null) headers['authorization'] = `Bearer ${apiKey}`;
+async function complete(
+  options: DetectOptions & { readonly model: string },
+): Promise<Record<string, unknown> | null> {
+  const { model, timeoutMs } = options;
+  const body = JSON.stringify({ model, prompt: PROMPT, max_tokens: 1, temperature: 0 });
   try {
-    const response = await fetch(`${url}/v1/completions`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify({ model, prompt: PROMPT, max_tokens: 1, temperature: 0 }),
-      signal: AbortSignal.timeout(timeoutMs * 4),
-    });
-    const usage = parsed(await response.text())?.['usage'];
-    const good = response.status === 200 && typeof usage === 'object' && usage !== null;
+    const question = { path: '/v1/completions', body };
+    const { status, text } = await ask(question, { ...options, timeoutMs: timeoutMs * 4 });
+    const usage = parsed(text)?.['usage'];
+    const good = status === 200 && typeof usage === 'object' && usage !== null;
     return good ? (usage as Record<string, unknown>) : null;
   } catch {
     return null;

@@ -10,7 +10,7 @@ import { metricsFindings } from './metrics-check.ts';
 export async function detectEngine(options: DetectOptions): Promise<Detection> {
   let answer: Answer;
   try {
-    answer = await ask('/v1/models', options);
+    answer = await ask({ path: '/v1/models' }, options);
   } catch (cause) {
     return explainFailure(cause, options);
   }

@@ -20,7 +20,8 @@ export interface FleetInput {
 }
 
 export type FleetResult =
-  | { readonly ok: true; readonly config: FleetConfig }
+  /** `text` is what it was made from. */
+  | { readonly ok: true; readonly config: FleetConfig; readonly text: string }
   /** One problem a line. */
   | { readonly ok: false; readonly error: string };
 
@@ -44,7 +45,8 @@ export function parseFleet(input: FleetInput): FleetResult {
   }
   const pools = isSection(raw) && Object.hasOwn(raw, 'pools');
   const problems = [...unset, ...crossProblems(parsed.data, { pools })];
-  return problems.length > 0 ? fail(problems) : { ok: true, config: deepFreeze(parsed.data) };
+  if (problems.length > 0) return fail(problems);
+  return { ok: true, config: deepFreeze(parsed.data), text: input.text };
 }
 
 /** Reads `file` (null: flags and environment alone) and parses it. */

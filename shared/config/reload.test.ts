@@ -52,6 +52,7 @@ function watching(file: string, text: string, pollMs = 60_000): Watched {
     file,
     role: 'router',
     running: first.config,
+    text,
     parse,
     apply: (config) => applied.push(config),
     state,
@@ -173,6 +174,14 @@ describe('reload', () => {
     expect(watched.applied[0]?.router.routing.holdMs).toBe(99);
   });
 
+  it('takes a change that came before the watch began', async () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(85));
+    const watched = watching(file, holding(60));
+    expect((await watched.next()).generation).toBe(2);
+    expect(watched.applied[0]?.router.routing.holdMs).toBe(85);
+  });
+
   it('reads the file when told to, changed or not', () => {
     const file = join(folder, 'fleet.yaml');
     writeFileSync(file, holding(60));
@@ -191,6 +200,7 @@ describe('reload', () => {
       file,
       role: 'router',
       running: first.config,
+      text: first.text,
       parse,
       apply: () => {
         throw new Error('pool a cannot be removed');

@@ -16,8 +16,9 @@ import type { ConfigState, ConfigView } from './state.ts';
 export interface ReloadOptions {
   readonly file: string;
   readonly role: ConfigRole;
-  /** What the process was started with. */
+  /** What the process was started with, and the text that it was made from. */
   readonly running: FleetConfig;
+  readonly text: string;
   readonly parse: (text: string) => FleetResult;
   /** Swaps the new generation in; throws when it cannot. */
   readonly apply: (config: FleetConfig) => void;
@@ -39,7 +40,7 @@ export interface Reloader {
 
 export function startReload(options: ReloadOptions): Reloader {
   const { file, timers, state } = options;
-  let seen = contentOf(file);
+  let seen: string | null = options.text;
   let cancelSettle: (() => void) | null = null;
 
   const take = (force: boolean): void => {
@@ -55,9 +56,12 @@ export function startReload(options: ReloadOptions): Reloader {
     cancelSettle = timers.after(options.settleMs ?? 100, () => take(false));
   };
   const stopWatch = watchFolder(dirname(file), soon);
-  const stopPoll = timers.every(options.pollMs ?? 5_000, () => {
+  const look = (): void => {
     if (contentOf(file) !== seen) soon();
-  });
+  };
+  const stopPoll = timers.every(options.pollMs ?? 5_000, look);
+  // It may have changed between its first reading and the watch.
+  look();
   return {
     reload: () => take(true),
     close() {
