@@ -1,0 +1,129 @@
+// The agent's links: which router is behind each, how often it wants reports, what it holds queued, and what
+// has been sent to it.
+
+import type { AgentLinkView } from './events.ts';
+import type { LedgerLink } from './policy/ledger.ts';
+import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
+import type { QueuedWork } from '../shared/model/report.ts';
+import type { Queued, Welcome } from '../shared/protocol/messages.ts';
+
+/** What has been sent over one link about one target. */
+export interface SentState {
+  reportedMs: number;
+  reportedVersion: number;
+  /** Of the last prefix message; null before the snapshot. */
+  prefixSeq: number | null;
+}
+
+export class AgentLink {
+  readonly link: LinkId;
+  /** Grows with every link that comes up. */
+  readonly order: number;
+  /** Null before its welcome. */
+  router: RouterId | null = null;
+  siblings: readonly string[] = [];
+  minReportIntervalMs = 0;
+  queued: Queued | null = null;
+  readonly fenced = new Set<ReplicaId>();
+  private readonly sent = new Map<string, SentState>();
+
+  constructor(link: LinkId, order: number) {
+    this.link = link;
+    this.order = order;
+  }
+
+  welcome(message: Welcome): void {
+    this.router = message.routerId;
+    this.siblings = message.siblings;
+    this.minReportIntervalMs = message.minReportIntervalMs;
+  }
+
+  /** The link as the ledger knows it; null before its welcome. */
+  ledgerLink(): LedgerLink | null {
+    if (this.router === null) return null;
+    return { link: this.link, order: this.order, router: this.router };
+  }
+
+  sentState(key: string): SentState {
+    let state = this.sent.get(key);
+    if (state === undefined) {
+      state = { reportedMs: -Infinity, reportedVersion: -1, prefixSeq: null };
+      this.sent.set(key, state);
+    }
+    return state;
+  }
+}
+
+export class LinkTable {
+  private readonly links = new Map<LinkId, AgentLink>();
+  private order = 0;
+
+  up(id: LinkId): AgentLink {
+    this.order += 1;
+    const link = new AgentLink(id, this.order);
+    this.links.set(id, link);
+    return link;
+  }
+
+  down(id: LinkId): void {
+    this.links.delete(id);
+  }
+
+  get(id: LinkId): AgentLink | undefined {
+    return this.links.get(id);
+  }
+
+  /** Links whose welcome has come. */
+  *welcomed(): IterableIterator<AgentLink> {
+    for (const link of this.links.values()) if (link.router !== null) yield link;
+  }
+
+  /** At least one link is up and every one has had its welcome. */
+  get settled(): boolean {
+    for (const link of this.links.values()) if (link.router === null) return false;
+    return this.links.size > 0;
+  }
+
+  /** Distinct routers; a router that is linked twice counts once. */
+  get routers(): number {
+    return this.newestByRouter().size;
+  }
+
+  /** What the routers hold queued for this pool, together. */
+  queued(): QueuedWork {
+    let prefillMs = 0;
+    let requests = 0;
+    let topPriority: number | null = null;
+    let routersQueueing = 0;
+    for (const link of this.newestByRouter().values()) {
+      const { queued } = link;
+      if (queued === null || queued.requests === 0) continue;
+      prefillMs += queued.prefillMs;
+      requests += queued.requests;
+      routersQueueing += 1;
+      if (queued.topPriority !== null) {
+        topPriority = Math.min(topPriority ?? Infinity, queued.topPriority);
+      }
+    }
+    return { prefillMs, requests, topPriority, routersQueueing };
+  }
+
+  view(): AgentLinkView[] {
+    return [...this.links.values()].map((link) => ({
+      link: link.link,
+      routerId: link.router,
+      siblings: link.siblings,
+    }));
+  }
+
+  private newestByRouter(): Map<RouterId, AgentLink> {
+    const newest = new Map<RouterId, AgentLink>();
+    for (const link of this.welcomed()) {
+      const { router } = link;
+      if (router === null) continue;
+      const other = newest.get(router);
+      if (other === undefined || other.order < link.order) newest.set(router, link);
+    }
+    return newest;
+  }
+}

@@ -1,0 +1,128 @@
+// The report of one target: every figure dated, and named where it is derived. `null` is unknown.
+
+import type { AgentSettings } from '../shared/model/settings.ts';
+import { prefillMs } from '../shared/model/cost-curve.ts';
+import type { Incarnation } from '../shared/model/ids.ts';
+import type { Phase } from '../shared/model/phase.ts';
+import type { ProbeResult, QueuedWork, ReplicaReport } from '../shared/model/report.ts';
+import type { TargetState } from './core-target.ts';
+import type { EngineIdentity } from './events.ts';
+
+/** What the engine, not the rank, knows. */
+export interface EngineFacts {
+  readonly incarnation: Incarnation | null;
+  readonly phase: Phase;
+  readonly phaseSinceMs: number;
+  readonly etaMs: number | null;
+  readonly identity: EngineIdentity | null;
+  readonly probe: ProbeResult | null;
+}
+
+export interface LinkFacts {
+  readonly routers: number;
+  readonly queued: QueuedWork;
+}
+
+/** Prompt for which a rate is derived from the curve, tokens. */
+const RATE_TOKENS = 2_048;
+/** Mean prompt assumed before anything was seen, tokens. */
+const ASSUMED_PROMPT = 512;
+
+type Figures = Omit<
+  ReplicaReport,
+  | 'replica'
+  | 'rank'
+  | 'incarnation'
+  | 'seq'
+  | 'phase'
+  | 'phaseForMs'
+  | 'etaMs'
+  | 'probe'
+  | 'models'
+  | 'revision'
+  | 'engine'
+  | 'routers'
+  | 'queued'
+  | 'ackedSeq'
+  | 'derived'
+>;
+
+/** The report but for what differs by router: `ackedSeq` is -1. */
+export function buildReport(
+  target: TargetState,
+  facts: {
+    readonly engine: EngineFacts;
+    readonly links: LinkFacts;
+    readonly settings: AgentSettings;
+  },
+  nowMs: number,
+): ReplicaReport {
+  const { engine, links, settings } = facts;
+  const derived: string[] = [];
+  const figures = figuresOf(target, derived, nowMs);
+  return {
+    replica: target.replica,
+    rank: target.rank,
+    incarnation: engine.incarnation,
+    seq: target.reportSeq,
+    phase: engine.phase,
+    phaseForMs: Math.max(0, nowMs - engine.phaseSinceMs),
+    etaMs: engine.etaMs,
+    ...figures,
+    probe: engine.probe,
+    models: engine.identity?.models ?? [],
+    revision: settings.revision,
+    engine: {
+      kind: engine.identity?.kind ?? 'unknown',
+      version: engine.identity?.version ?? null,
+    },
+    routers: links.routers,
+    queued: links.queued,
+    ackedSeq: -1,
+    derived,
+  };
+}
+
+function figuresOf(target: TargetState, derived: string[], nowMs: number): Figures {
+  const curve = target.learner.curve();
+  const waiting = target.backlog.figures(curve, nowMs);
+  const foreign = target.foreign.estimate((atMs) => target.history.momentAt(atMs));
+  const meanPrompt = target.rates.meanUncachedTokens ?? ASSUMED_PROMPT;
+  const foreignTokens = foreign === null ? null : foreign.waiting * meanPrompt;
+  const foreignMs = foreign === null ? 0 : foreign.waiting * prefillMs(curve, meanPrompt, 0);
+  const open = target.ledger.openCount();
+  const scrape = target.scrape?.rank ?? null;
+  derived.push('waitingPrefillMs', 'waitingPrefillTokens', 'largestPrefillMs');
+  derived.push('unattributedTokens', 'slotWaitMs', 'workingSetTokens');
+  let prefillTps = target.busy.tps();
+  if (prefillTps === null && target.knownCurve !== null) {
+    prefillTps = (RATE_TOKENS * 1_000) / prefillMs(curve, RATE_TOKENS, 0);
+    derived.push('prefillTps');
+  }
+  return {
+    prefillCost: target.knownCurve,
+    waitingPrefillMs: waiting.waitingMs + foreignMs,
+    waitingPrefillTokens: waiting.waitingTokens + (foreignTokens ?? 0),
+    unattributedTokens: foreignTokens,
+    largestPrefillMs: waiting.largestMs,
+    prefillTps,
+    slotWaitMs: target.slots.slotWaitMs(open + (foreign?.open ?? 0), nowMs),
+    workingSetTokens: null,
+    itlMs: target.rates.itlMs,
+    running: open + (foreign?.open ?? 0),
+    runningMax: target.slots.runningMax(nowMs),
+    kvUsageRatio: scrape?.kvUsageRatio ?? null,
+    kvCapacityTokens: scrape?.kvCapacityTokens ?? null,
+    blockTokens: scrape?.blockTokens ?? null,
+    preemptionsTotal: scrape?.preemptionsTotal ?? null,
+    preemptionsPerMin: target.rates.preemptionsPerMin(),
+    bytesPerToken: target.ratio.ratio(),
+    partTokens: target.ratio.partTokens(),
+    kappa: target.trust.kappa,
+    scrapeAgoMs: target.scrape === null ? null : Math.max(0, nowMs - target.scrape.sentMs),
+    counters: {
+      promptTokens: scrape?.promptTokensTotal ?? null,
+      generationTokens: scrape?.generationTokensTotal ?? null,
+    },
+  };
+}

@@ -1,0 +1,283 @@
+// One target (replica and rank) as its agent knows it: the ledger, what waits, what was learned, what the
+// last scrapes said. Straight-line: the policies decide.
+
+import type { CoreContext } from './core-context.ts';
+import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
+import { Backlog } from './policy/backlog.ts';
+import { CostLearner, DEFAULT_PRIOR, loneObservation } from './policy/cost-learner.ts';
+import { ForeignTraffic } from './policy/foreign.ts';
+import { HitTrust } from './policy/hit-trust.ts';
+import { LedgerHistory } from './policy/ledger-history.ts';
+import { Ledger } from './policy/ledger.ts';
+import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts';
+import { PrefillObserver } from './policy/prefill-observer.ts';
+import { BusyRate } from './policy/busy-rate.ts';
+import { ScrapeRates } from './policy/scrape-rates.ts';
+import { SlotEstimate } from './policy/slots.ts';
+import { TokenRatio } from './policy/token-ratio.ts';
+import type { CostCurve } from '../shared/model/cost-curve.ts';
+import type { Incarnation, LeaseId, LinkId, ReplicaId } from '../shared/model/ids.ts';
+import type { LeaseFacts, ResumeState, RouterMessage } from '../shared/protocol/messages.ts';
+
+/** Observations after which a curve that was neither calibrated nor inherited is told to routers. */
+const ENOUGH_OBSERVATIONS = 4;
+/** Relative spread of a calibrated or inherited curve. */
+const ANCHOR_SPREAD = 0.5;
+/** Relative spread of an earlier engine life's curve: the same model on the same machine, most likely. */
+const REBORN_SPREAD = 1;
+
+export type LedgerMessage = Extract<
+  RouterMessage,
+  { readonly kind: 'leases' | 'sent' | 'firstToken' | 'ended' }
+>;
+
+export class TargetState {
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly ledger: Ledger;
+  readonly backlog = new Backlog();
+  readonly history = new LedgerHistory();
+  readonly foreign = new ForeignTraffic();
+  readonly rates = new ScrapeRates();
+  readonly slots: SlotEstimate;
+  readonly trust = new HitTrust();
+  readonly ratio = new TokenRatio();
+  readonly learner: CostLearner;
+  readonly busy = new BusyRate();
+  /** The last good scrape and when it was asked for. */
+  scrape: { readonly rank: RankScrape; readonly sentMs: number } | null = null;
+  /** Grows with every change that a report would show. */
+  version = 0;
+  reportSeq = 0;
+  private readonly observer = new PrefillObserver();
+  private curveKnown = false;
+  /** When work last began to wait for tokens, and when a token or counter last moved. */
+  private workSinceMs = -Infinity;
+  private movedMs = -Infinity;
+  private lastFirstTokenMs = -Infinity;
+  private nowMs = -Infinity;
+
+  constructor(context: CoreContext, replica: ReplicaId, rank: number) {
+    this.replica = replica;
+    this.rank = rank;
+    const { settings } = context;
+    this.slots = new SlotEstimate(settings.runningMax);
+    const stepTokens = settings.stepTokens ?? DEFAULT_PRIOR.stepTokens;
+    this.learner = new CostLearner({ prior: { ...DEFAULT_PRIOR, stepTokens } });
+    this.ledger = new Ledger({
+      linkGraceMs: settings.linkGraceMs,
+      listener: {
+        opened: (entry) => this.opened(entry),
+        firstToken: (entry) => this.showedFirstToken(entry),
+        closed: (entry) => this.closed(entry),
+      },
+    });
+  }
+
+  /** The curve that routers may rely on; null until calibrated, inherited or learned. */
+  get knownCurve(): CostCurve | null {
+    const learned = this.learner.observations >= ENOUGH_OBSERVATIONS;
+    return this.curveKnown || learned ? this.learner.curve() : null;
+  }
+
+  /** A user's last first token. */
+  get vouchedMs(): number {
+    return this.lastFirstTokenMs;
+  }
+
+  message(from: LedgerLink, message: LedgerMessage, nowMs: number): LedgerVerdict {
+    this.nowMs = nowMs;
+    const verdict = this.deliver(from, message, nowMs);
+    if (verdict === 'applied' || verdict === 'gap') this.version += 1;
+    return verdict;
+  }
+
+  linkDown(link: LinkId, nowMs: number): void {
+    this.ledger.linkDown(link, nowMs);
+  }
+
+  scraped(rank: RankScrape, sentMs: number, nowMs: number): void {
+    this.nowMs = nowMs;
+    const users = this.ledger.openCount() > 0;
+    this.scrape = { rank, sentMs };
+    this.rates.scraped(rank, users, sentMs);
+    this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
+    this.foreign.scraped({ atMs: sentMs, running: rank.running, waiting: rank.waiting });
+    const moment = this.history.momentAt(sentMs);
+    const decoding = moment.open - moment.withoutFirstToken;
+    const { running, waiting, kvUsageRatio } = rank;
+    this.slots.scraped({ running, waiting, kvUsageRatio, decoding }, nowMs);
+    this.version += 1;
+  }
+
+  /** The engine is another process, or seen for the first time by this agent (`incarnation` settles). */
+  incarnate(incarnation: Incarnation, reborn: boolean, nowMs: number): void {
+    this.nowMs = nowMs;
+    this.ledger.incarnate(incarnation, nowMs);
+    this.version += 1;
+    if (!reborn) return;
+    this.backlog.clear();
+    this.history.clear();
+    this.foreign.clear();
+    this.rates.clear();
+    this.slots.clear();
+    this.observer.clear();
+    this.trust.reset();
+    this.scrape = null;
+    if (this.knownCurve !== null) this.learner.anchor(this.learner.curve(), REBORN_SPREAD);
+    this.curveKnown = false;
+    this.movedMs = nowMs;
+  }
+
+  /** Takes over what routers remember of this engine life. */
+  resume(state: ResumeState, nowMs: number): void {
+    if (state.prefillCost !== null) {
+      this.learner.anchor(state.prefillCost, ANCHOR_SPREAD);
+      this.curveKnown = true;
+    }
+    if (state.prefillTps !== null) this.busy.adopt(state.prefillTps);
+    this.ratio.adopt(state.bytesPerToken, state.partTokens);
+    this.trust.adopt(state.kappa);
+    if (state.runningMax !== null) this.slots.adopt(state.runningMax, nowMs);
+    this.version += 1;
+  }
+
+  /** Measured alone on an idle engine. */
+  calibrated(ms: number, tokens: { readonly uncached: number; readonly cached: number }): void {
+    this.learner.observe(loneObservation(ms, tokens, this.learner.curve().stepTokens));
+    this.version += 1;
+  }
+
+  calibrationEnded(): void {
+    if (this.learner.observations === 0) return;
+    this.learner.anchor(this.learner.curve(), ANCHOR_SPREAD);
+    this.curveKnown = true;
+    this.version += 1;
+  }
+
+  ownSent(
+    order: GenerateOrder,
+    tokens: { readonly uncached: number; readonly cached: number },
+  ): void {
+    const facts: LeaseFacts = {
+      lease: order.id as LeaseId,
+      incarnation: null,
+      promptTokens: tokens.uncached + tokens.cached,
+      uncachedTokens: tokens.uncached,
+      matchedTokens: 0,
+      promptBytes: 0,
+      parts: {},
+      streamed: true,
+      maxTokens: order.maxTokens,
+      chains: [],
+    };
+    this.ledger.ownSent(facts.lease, facts, nowMs);
+    this.version += 1;
+  }
+
+  ownEnded(id: string, outcome: GenerationOutcome, sentMs: number, nowMs: number): void {
+    this.nowMs = nowMs;
+    const ok = outcome.kind === 'ok' ? outcome : null;
+    const firstTokenMs = ok === null ? null : Math.min(nowMs, sentMs + ok.ttftMs);
+    const usage =
+      ok === null || ok.promptTokens === null
+        ? null
+        : {
+            promptTokens: ok.promptTokens,
+            cachedTokens: ok.cachedTokens ?? 0,
+            completionTokens: 0,
+          };
+    this.ledger.ownEnded(id as LeaseId, { firstTokenMs, usage }, nowMs);
+    this.version += 1;
+  }
+
+  /** Does what time alone brings about. */
+  run(nowMs: number): void {
+    this.nowMs = nowMs;
+    this.ledger.expire(nowMs);
+    this.backlog.advance(this.learner.curve(), nowMs);
+    for (const observation of this.observer.settle(this.learner.curve().stepTokens, nowMs)) {
+      this.learner.observe(observation);
+      this.busy.observe(observation.sums.uncached, observation.ms);
+      this.version += 1;
+    }
+  }
+
+  nextWakeMs(): number | null {
+    const times = [this.ledger.nextExpiryMs(), this.observer.nextWakeMs()];
+    times.push(this.backlog.modelledEndMs(this.learner.curve()));
+    let next = Infinity;
+    for (const time of times) if (time !== null) next = Math.min(next, time);
+    return next === Infinity ? null : next;
+  }
+
+  /** Since when nothing has moved although users' work waits for tokens; null without such work. */
+  silence(nowMs: number): { readonly sinceMs: number; readonly largestMs: number } | null {
+    if (this.ledger.openCount() === 0) return null;
+    const { largestMs } = this.backlog.figures(this.learner.curve(), nowMs);
+    return { sinceMs: Math.max(this.workSinceMs, this.movedMs), largestMs };
+  }
+
+  /** When a token or counter was last seen to have moved. */
+  get lastMovedMs(): number {
+    return this.movedMs;
+  }
+
+  private deliver(from: LedgerLink, message: LedgerMessage, nowMs: number): LedgerVerdict {
+    switch (message.kind) {
+      case 'leases':
+        return this.ledger.leases(from, message, nowMs);
+      case 'sent':
+        return this.ledger.sent(from, message, nowMs);
+      case 'firstToken':
+        return this.ledger.firstToken(from, message, nowMs);
+      case 'ended':
+        return this.ledger.ended(from, message, nowMs);
+    }
+  }
+
+  private opened(entry: LedgerEntry): void {
+    if (entry.router !== null && this.ledger.openCount() === 1) this.workSinceMs = entry.sentMs;
+    this.history.opened(entry);
+    this.backlog.add(entry);
+  }
+
+  private showedFirstToken(entry: LedgerEntry): void {
+    const atMs = entry.firstTokenMs ?? entry.sentMs;
+    this.movedMs = Math.max(this.movedMs, atMs);
+    if (entry.router !== null) this.lastFirstTokenMs = Math.max(this.lastFirstTokenMs, atMs);
+    if (this.hasForeign()) this.observer.blurred(atMs);
+    this.backlog.pass(entry, atMs);
+    this.observer.passed(entry, atMs);
+  }
+
+  private closed(entry: LedgerEntry): void {
+    const endedMs = entry.endedMs ?? entry.sentMs;
+    const open = this.ledger.openCount() + 1;
+    if (entry.prefillEndMs === null || !entry.facts.streamed) this.observer.blurred(endedMs);
+    if (entry.outcome === 'complete') {
+      this.backlog.pass(entry, endedMs);
+      this.movedMs = Math.max(this.movedMs, endedMs);
+      this.learn(entry);
+    }
+    this.backlog.remove(entry);
+    this.history.closedAt(entry, this.nowMs);
+    if (entry.router !== null) this.slots.ended(open, endedMs);
+  }
+
+  /** What the usage of a user's finished request teaches. */
+  private learn(entry: LedgerEntry): void {
+    const { facts, usage } = entry;
+    if (usage === null || entry.router === null) return;
+    const { promptBytes, parts } = facts;
+    this.ratio.observe({ bytes: promptBytes, parts, tokens: usage.promptTokens });
+    const blockTokens = this.scrape?.rank.blockTokens ?? 1;
+    const predicted = Math.floor(facts.matchedTokens / blockTokens) * blockTokens;
+    if (usage.cachedTokens !== null) this.trust.observe(predicted, usage.cachedTokens);
+  }
+
+  private hasForeign(): boolean {
+    const foreign = this.foreign.estimate((atMs) => this.history.momentAt(atMs));
+    return foreign !== null && foreign.open > 0;
+  }
+}

@@ -1,0 +1,302 @@
+// The agent's core: one deterministic state machine for all its engines and links.
+//
+// Events in, effects out; it never awaits and never throws for outside causes. The driver carries the effects
+// out in order, then arms one timer for `nextWakeMs()` and delivers a tick.
+
+import type { CoreContext } from './core-context.ts';
+import { EngineState } from './core-engine.ts';
+import { LinkTable } from './core-links.ts';
+import type { AgentLink } from './core-links.ts';
+import { buildReport } from './core-report.ts';
+import type { AgentStatus } from './core-status.ts';
+import type { LedgerMessage, TargetState } from './core-target.ts';
+import type { AgentEffect, AgentEngine, AgentEvent } from './events.ts';
+import type { Random } from '../shared/lib/random.ts';
+import { targetKey } from '../shared/model/ids.ts';
+import type { AgentId, LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
+import type { ReplicaReport } from '../shared/model/report.ts';
+import type { AgentSettings } from '../shared/model/settings.ts';
+import { PROTOCOL_VERSION } from '../shared/protocol/messages.ts';
+import type { RouterMessage, Welcome } from '../shared/protocol/messages.ts';
+
+export type { AgentStatus } from './core-status.ts';
+
+export interface AgentCoreDeps {
+  readonly agentId: AgentId;
+  readonly pool: PoolId;
+  readonly engines: readonly AgentEngine[];
+  readonly settings: AgentSettings;
+  readonly random: Random;
+  readonly software: string;
+  /** Where the address proof is answered; null without an HTTP listener. */
+  readonly proofPort: number | null;
+  /** ms since 1970, only for the hello. */
+  readonly wallMs: () => number;
+}
+
+export class AgentCore {
+  private readonly deps: AgentCoreDeps;
+  private readonly context: CoreContext;
+  private readonly links = new LinkTable();
+  private engines: ReadonlyMap<ReplicaId, EngineState> = new Map();
+  private effects: AgentEffect[] = [];
+  private uniques = 0;
+  private stopped = false;
+
+  constructor(deps: AgentCoreDeps) {
+    this.deps = deps;
+    this.context = {
+      settings: deps.settings,
+      random: deps.random,
+      emit: (effect) => this.effects.push(effect),
+      log: (level, code, fields) => this.effects.push({ kind: 'log', level, code, fields }),
+      unique: () => this.unique(),
+    };
+  }
+
+  /** Takes one event and says what is to be done, in order. */
+  handle(event: AgentEvent, nowMs: number): AgentEffect[] {
+    this.effects = [];
+    this.take(event, nowMs);
+    if (!this.stopped) {
+      for (const engine of this.engines.values()) engine.run(this.links.settled, nowMs);
+      this.report(nowMs);
+    }
+    return this.effects;
+  }
+
+  /** When a tick is wanted next; null when only outside events matter. */
+  nextWakeMs(): number | null {
+    if (this.stopped || this.engines.size === 0) return null;
+    let next = Infinity;
+    for (const engine of this.engines.values()) {
+      next = Math.min(next, engine.nextWakeMs() ?? Infinity);
+    }
+    return Math.min(next, this.nextReportMs());
+  }
+
+  status(nowMs: number): AgentStatus {
+    return {
+      agentId: this.deps.agentId,
+      pool: this.deps.pool,
+      engines: [...this.engines.values()].map((engine) => ({
+        replica: engine.engine.replica,
+        advertiseUrl: engine.engine.advertiseUrl,
+        phase: engine.lifecycle.phase,
+        phaseForMs: nowMs - engine.lifecycle.sinceMs,
+        incarnation: engine.incarnation,
+        identity: engine.identity,
+        targets: engine.targets.map((target) => ({
+          rank: target.rank,
+          report: this.reportOf(engine, target, nowMs),
+          openLeases: target.ledger.openCount(),
+          waitingRequests: target.backlog.size,
+          costObservations: target.learner.observations,
+        })),
+      })),
+      links: this.links.view(),
+    };
+  }
+
+  private take(event: AgentEvent, nowMs: number): void {
+    switch (event.kind) {
+      case 'start':
+        this.start(nowMs);
+        break;
+      case 'tick':
+        break;
+      case 'scraped':
+        this.engines.get(event.replica)?.scraped(event, nowMs);
+        break;
+      case 'identified':
+        this.engines.get(event.replica)?.identified(event, nowMs);
+        break;
+      case 'generated':
+        this.engines.get(event.replica)?.generated(event, nowMs);
+        break;
+      case 'linkUp':
+        this.linkUp(event.link);
+        break;
+      case 'linkDown':
+        this.linkDown(event.link, nowMs);
+        break;
+      case 'message':
+        this.message(event.link, event.message, nowMs);
+        break;
+      case 'stop':
+        this.stop(nowMs);
+        break;
+    }
+  }
+
+  private start(nowMs: number): void {
+    if (this.engines.size > 0) return;
+    this.engines = new Map(
+      this.deps.engines.map((engine) => [
+        engine.replica,
+        new EngineState(this.context, engine, nowMs),
+      ]),
+    );
+  }
+
+  private linkUp(id: LinkId): void {
+    const { deps } = this;
+    this.links.up(id);
+    this.context.emit({
+      kind: 'send',
+      link: id,
+      message: {
+        kind: 'hello',
+        protocol: [PROTOCOL_VERSION, PROTOCOL_VERSION],
+        features: [],
+        agentId: deps.agentId,
+        software: deps.software,
+        pool: deps.pool,
+        engines: deps.engines,
+        proofPort: deps.proofPort,
+        wallMs: deps.wallMs(),
+      },
+    });
+  }
+
+  private linkDown(id: LinkId, nowMs: number): void {
+    this.links.down(id);
+    for (const target of this.targets()) target.linkDown(id, nowMs);
+    this.touchAll();
+  }
+
+  private message(id: LinkId, message: RouterMessage, nowMs: number): void {
+    const link = this.links.get(id);
+    if (link === undefined) return;
+    switch (message.kind) {
+      case 'welcome':
+        this.welcome(link, message, nowMs);
+        break;
+      case 'leases':
+      case 'sent':
+      case 'firstToken':
+      case 'ended':
+        this.ledger(link, message, nowMs);
+        break;
+      case 'queued':
+        if (message.pool === this.deps.pool) link.queued = message;
+        this.touchAll();
+        break;
+      case 'fence':
+        link.fenced.add(message.replica);
+        this.context.log('warn', 'fenced', { replica: message.replica, router: link.router });
+        break;
+      case 'resync':
+        link.sentState(targetKey(message)).prefixSeq = null;
+        break;
+    }
+  }
+
+  private welcome(link: AgentLink, message: Welcome, nowMs: number): void {
+    if (message.protocol !== PROTOCOL_VERSION) {
+      this.context.emit({ kind: 'close', link: link.link, reason: 'protocol_too_old' });
+      return;
+    }
+    link.welcome(message);
+    for (const engine of this.engines.values()) {
+      engine.offer(
+        message.resume.filter((state) => state.replica === engine.engine.replica),
+        nowMs,
+      );
+    }
+    this.touchAll();
+  }
+
+  private ledger(link: AgentLink, message: LedgerMessage, nowMs: number): void {
+    const from = link.ledgerLink();
+    const target = this.engines.get(message.replica)?.targets[message.rank];
+    if (from === null || target === undefined) return;
+    const verdict = target.message(from, message, nowMs);
+    if (verdict !== 'gap') return;
+    this.context.log('error', 'ledger_gap', { replica: message.replica, router: from.router });
+  }
+
+  private report(nowMs: number): void {
+    for (const engine of this.engines.values()) {
+      if (!engine.speaks) continue;
+      for (const target of engine.targets) this.reportTarget(engine, target, nowMs);
+    }
+  }
+
+  private reportTarget(engine: EngineState, target: TargetState, nowMs: number): void {
+    let report: ReplicaReport | null = null;
+    for (const link of this.links.welcomed()) {
+      if (link.fenced.has(target.replica) || this.dueMs(link, target) > nowMs) continue;
+      if (report === null) {
+        target.reportSeq += 1;
+        report = this.reportOf(engine, target, nowMs);
+      }
+      const sent = link.sentState(targetKey(target));
+      sent.reportedMs = nowMs;
+      sent.reportedVersion = target.version;
+      const from = link.ledgerLink();
+      const ackedSeq = from === null ? -1 : target.ledger.ackedSeq(from);
+      const message = { kind: 'report', report: { ...report, ackedSeq } } as const;
+      this.context.emit({ kind: 'send', link: link.link, message });
+    }
+  }
+
+  /** When the next report of a target is due on a link: soon after a change, else at the longest interval. */
+  private dueMs(link: AgentLink, target: TargetState): number {
+    const sent = link.sentState(targetKey(target));
+    // While work waits its figure falls with time alone.
+    const changed = sent.reportedVersion !== target.version || target.backlog.size > 0;
+    const { reportMaxIntervalMs } = this.deps.settings;
+    const soonest = Math.min(link.minReportIntervalMs, reportMaxIntervalMs);
+    return sent.reportedMs + (changed ? soonest : reportMaxIntervalMs);
+  }
+
+  private nextReportMs(): number {
+    let next = Infinity;
+    for (const engine of this.engines.values()) {
+      if (!engine.speaks) continue;
+      for (const target of engine.targets) {
+        for (const link of this.links.welcomed()) {
+          if (!link.fenced.has(target.replica)) next = Math.min(next, this.dueMs(link, target));
+        }
+      }
+    }
+    return next;
+  }
+
+  private reportOf(engine: EngineState, target: TargetState, nowMs: number): ReplicaReport {
+    const { settings } = this.deps;
+    const links = { routers: this.links.routers, queued: this.links.queued() };
+    return buildReport(
+      target,
+      { engine: engine.facts(target.rank, nowMs), links, settings },
+      nowMs,
+    );
+  }
+
+  private stop(nowMs: number): void {
+    this.stopped = true;
+    for (const engine of this.engines.values()) {
+      engine.stop(nowMs);
+      const { replica } = engine.engine;
+      for (const link of this.links.welcomed()) {
+        if (link.fenced.has(replica)) continue;
+        const message = { kind: 'bye', replica, reason: 'shutdown' } as const;
+        this.context.emit({ kind: 'send', link: link.link, message });
+      }
+    }
+  }
+
+  private *targets(): IterableIterator<TargetState> {
+    for (const engine of this.engines.values()) yield* engine.targets;
+  }
+
+  private touchAll(): void {
+    for (const target of this.targets()) target.version += 1;
+  }
+
+  private unique(): string {
+    this.uniques += 1;
+    return `${this.deps.agentId}-${this.uniques.toString(36)}`;
+  }
+}

@@ -1,0 +1,147 @@
+// The prefill work that waits in an engine: a first-in-first-out model over the ledger's entries.
+//
+//   waitingMs = prefill of all that wait, together − progress of the head
+//   progress  = time since the later of the head's sending and the last prefill's end,
+//               at most the head's own prefill less one step's base: the floor until its first token comes
+//
+// An entry that shows no first token (not streamed) leaves when the model reaches its end; scrapes correct
+// that by the engine's own count (see `correct`).
+
+import { addToSums, emptySums, prefillMs, sumsMs } from '../../shared/model/cost-curve.ts';
+import type { CostCurve } from '../../shared/model/cost-curve.ts';
+import type { LedgerEntry } from './ledger.ts';
+
+export interface BacklogFigures {
+  readonly waitingMs: number;
+  readonly waitingTokens: number;
+  /** Prefill of the largest that waits, ms; 0 when nothing does. */
+  readonly largestMs: number;
+}
+
+/** Uncached and cached tokens of an entry, as its router estimated them. */
+export function tokensOf(entry: LedgerEntry): { uncached: number; cached: number } {
+  const uncached = Math.max(0, entry.facts.uncachedTokens);
+  return { uncached, cached: Math.max(0, entry.facts.promptTokens - uncached) };
+}
+
+export class Backlog {
+  /** In order of sending: the order of arrival at the engine. */
+  private readonly waiting: LedgerEntry[] = [];
+  /** Not streamed, past their prefill as the model has it, still open; in order of sending. */
+  private readonly modelled: LedgerEntry[] = [];
+  /** Held back from the model by the engine's own count. */
+  private readonly held = new Set<LedgerEntry>();
+  private lastEndMs = -Infinity;
+
+  add(entry: LedgerEntry): void {
+    let at = this.waiting.length;
+    while (at > 0 && (this.waiting[at - 1]?.sentMs ?? 0) > entry.sentMs) at -= 1;
+    this.waiting.splice(at, 0, entry);
+  }
+
+  /** The entry's prefill has ended; those before it that show no first token have ended theirs too. */
+  pass(entry: LedgerEntry, atMs: number): void {
+    for (const other of this.waiting.slice()) {
+      if (other.sentMs > entry.sentMs || other === entry) break;
+      if (!other.facts.streamed && !this.held.has(other)) this.leave(other, atMs);
+    }
+    this.leave(entry, atMs);
+  }
+
+  remove(entry: LedgerEntry): void {
+    take(this.waiting, entry);
+    take(this.modelled, entry);
+    this.held.delete(entry);
+  }
+
+  clear(): void {
+    this.waiting.length = 0;
+    this.modelled.length = 0;
+    this.held.clear();
+    this.lastEndMs = -Infinity;
+  }
+
+  get size(): number {
+    return this.waiting.length;
+  }
+
+  /** Oldest that waits, or null. */
+  head(): LedgerEntry | null {
+    return this.waiting[0] ?? null;
+  }
+
+  /** Lets the model finish those that show no first token. */
+  advance(curve: CostCurve, nowMs: number): void {
+    for (;;) {
+      const end = this.modelledEndMs(curve);
+      const head = this.waiting[0];
+      if (end === null || head === undefined || end > nowMs) return;
+      this.leave(head, end);
+    }
+  }
+
+  /** When the model ends the head's prefill; null when its first token will tell. */
+  modelledEndMs(curve: CostCurve): number | null {
+    const head = this.waiting[0];
+    if (head === undefined || head.facts.streamed || this.held.has(head)) return null;
+    const { uncached, cached } = tokensOf(head);
+    return Math.max(head.sentMs, this.lastEndMs) + prefillMs(curve, uncached, cached);
+  }
+
+  /**
+   * At a scrape asked for at `atMs` the engine had given first tokens to `passed` of the open requests that
+   * show none. Those that the model passed too early wait again, until a later scrape or their end.
+   */
+  correct(passed: number, atMs: number): void {
+    const all = [...this.modelled, ...this.waiting.filter((entry) => !entry.facts.streamed)]
+      .filter((entry) => entry.sentMs <= atMs)
+      .sort((a, b) => a.sentMs - b.sentMs);
+    all.forEach((entry, rank) => {
+      const end = entry.prefillEndMs;
+      if (rank < passed && end === null) {
+        this.held.delete(entry);
+        this.leave(entry, atMs);
+      } else if (rank >= passed && end !== null && end <= atMs) {
+        take(this.modelled, entry);
+        entry.prefillEndMs = null;
+        this.held.add(entry);
+        this.add(entry);
+      }
+    });
+  }
+
+  figures(curve: CostCurve, nowMs: number): BacklogFigures {
+    const sums = emptySums();
+    let largestMs = 0;
+    for (const entry of this.waiting) {
+      const { uncached, cached } = tokensOf(entry);
+      addToSums(sums, uncached, cached);
+      largestMs = Math.max(largestMs, prefillMs(curve, uncached, cached));
+    }
+    const waitingMs = sumsMs(curve, sums) - this.progressMs(curve, nowMs);
+    return { waitingMs: Math.max(0, waitingMs), waitingTokens: sums.uncached, largestMs };
+  }
+
+  private progressMs(curve: CostCurve, nowMs: number): number {
+    const head = this.waiting[0];
+    if (head === undefined) return 0;
+    const { uncached, cached } = tokensOf(head);
+    const most = Math.max(0, prefillMs(curve, uncached, cached) - curve.baseMs);
+    const elapsed = nowMs - Math.max(head.sentMs, this.lastEndMs);
+    return Math.min(Math.max(0, elapsed), most);
+  }
+
+  private leave(entry: LedgerEntry, atMs: number): void {
+    if (!take(this.waiting, entry)) return;
+    entry.prefillEndMs = atMs;
+    this.lastEndMs = Math.max(this.lastEndMs, atMs);
+    if (!entry.facts.streamed && entry.endedMs === null) this.modelled.push(entry);
+  }
+}
+
+function take(list: LedgerEntry[], entry: LedgerEntry): boolean {
+  const at = list.indexOf(entry);
+  if (at < 0) return false;
+  list.splice(at, 1);
+  return true;
+}

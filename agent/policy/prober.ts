@@ -1,0 +1,107 @@
+// When a replica must prove that it still generates, and what the answer means.
+//
+// - `ready`: users' first tokens vouch for it; without any for `probeIntervalMs`, a probe.
+// - *Silent*: the ledger has work and nothing moved for max(silentMinMs, 2 × largest prefill): a canary at
+//   once. *Frozen* = the canary failed and still nothing moved.
+// - `degraded`: probes, so often that the recoveries fit in one probe interval.
+// - A probe behind queued work has a deadline that includes the wait: 4 s + 2 × (wait + its own prefill).
+
+import type { ProbeResult } from '../../shared/model/report.ts';
+import type { Phase } from '../../shared/model/phase.ts';
+
+const DEADLINE_BASE_MS = 4_000;
+/** Between two canaries of a replica that stays silent, ms. */
+const CANARY_SPACING_MS = 2_000;
+
+export interface ProberSettings {
+  readonly probeIntervalMs: number;
+  readonly probeRecoveries: number;
+  readonly silentMinMs: number;
+}
+
+export class Prober {
+  private readonly settings: ProberSettings;
+  private sentMs = -Infinity;
+  private flying = false;
+  private canary = false;
+  private vouchedMs = -Infinity;
+  private consecutiveOk = 0;
+  private last: ProbeResult | null = null;
+
+  constructor(settings: ProberSettings) {
+    this.settings = settings;
+  }
+
+  get result(): ProbeResult | null {
+    return this.last;
+  }
+
+  get inFlight(): boolean {
+    return this.flying;
+  }
+
+  /** A user's first token, or the end of warm-up: as good as a probe. */
+  vouched(atMs: number): void {
+    this.vouchedMs = Math.max(this.vouchedMs, atMs);
+  }
+
+  /** When the next probe is due, given since when nothing moved (null: no work waits for it). */
+  dueMs(
+    phase: Phase,
+    silence: { readonly sinceMs: number; readonly largestMs: number } | null,
+  ): number | null {
+    if (this.flying) return null;
+    const { probeIntervalMs, probeRecoveries } = this.settings;
+    if (phase === 'degraded') return this.sentMs + probeIntervalMs / probeRecoveries;
+    if (phase !== 'ready') return null;
+    const regular = Math.max(this.vouchedMs, this.sentMs) + probeIntervalMs;
+    if (silence === null) return regular;
+    return Math.min(regular, Math.max(this.silentAt(silence), this.sentMs + CANARY_SPACING_MS));
+  }
+
+  sent(isCanary: boolean, nowMs: number): void {
+    this.flying = true;
+    this.canary = isCanary;
+    this.sentMs = nowMs;
+  }
+
+  /**
+   * What the end of a probe means. A failure is forgiven where the engine moved since it was sent, was
+   * refused (the scrape decides about that), or first answered with a status: it may be full.
+   */
+  ended(
+    outcome: { readonly ok: boolean; readonly ttftMs: number | null; readonly cause: string | null },
+    movedMs: number,
+    nowMs: number,
+  ): 'good' | 'bad' | 'forgiven' {
+    const before = this.last;
+    this.flying = false;
+    this.consecutiveOk = outcome.ok ? this.consecutiveOk + 1 : 0;
+    this.last = { ok: outcome.ok, ttftMs: outcome.ttftMs, consecutiveOk: this.consecutiveOk };
+    if (outcome.ok) {
+      this.vouched(nowMs);
+      return 'good';
+    }
+    if (movedMs >= this.sentMs || outcome.cause === 'refused') return 'forgiven';
+    const firstStatus = outcome.cause === 'status' && before?.ok !== false && !this.canary;
+    return firstStatus ? 'forgiven' : 'bad';
+  }
+
+  /** The engine is another one: nothing is known of it. */
+  reset(): void {
+    this.consecutiveOk = 0;
+    this.last = null;
+    this.flying = false;
+    this.vouchedMs = -Infinity;
+    this.sentMs = -Infinity;
+  }
+
+  silentAt(silence: { readonly sinceMs: number; readonly largestMs: number }): number {
+    return silence.sinceMs + Math.max(this.settings.silentMinMs, 2 * silence.largestMs);
+  }
+}
+
+/** ms within which a probe's first token must come. */
+export function probeDeadlineMs(waitMs: number, ownPrefillMs: number): number {
+  return DEADLINE_BASE_MS + 2 * (waitMs + ownPrefillMs);
+}

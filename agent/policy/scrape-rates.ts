@@ -1,0 +1,95 @@
+// Rates from the engine's counters, one rank: token time, preemptions a minute, mean uncached prompt.
+//
+// Counters are totals; a rate needs two scrapes of one engine life. Figures hold while nothing moves: an idle
+// engine keeps its last token time. `null` until there is something to say.
+
+import type { RankScrape } from '../events.ts';
+
+const PREEMPTION_WINDOW_MS = 60_000;
+/** Weight of the newest interval in smoothed figures. */
+const SMOOTHING = 0.3;
+
+export class ScrapeRates {
+  private before: RankScrape | null = null;
+  private itl: number | null = null;
+  private meanUncached: number | null = null;
+  /** Preemption totals of the last minute, oldest first. */
+  private preemptions: { readonly atMs: number; readonly total: number }[] = [];
+  private moved = -Infinity;
+
+  /** ms between tokens of a stream. */
+  get itlMs(): number | null {
+    return this.itl;
+  }
+
+  /** Computed prompt tokens per request. */
+  get meanUncachedTokens(): number | null {
+    return this.meanUncached;
+  }
+
+  /** When a counter was last seen to have moved. */
+  get movedMs(): number {
+    return this.moved;
+  }
+
+  clear(): void {
+    this.before = null;
+    this.preemptions = [];
+    this.moved = -Infinity;
+  }
+
+  /** `users`: users' requests were open since the last scrape; else token times are the agent's own. */
+  scraped(scrape: RankScrape, users: boolean, atMs: number): void {
+    const { before } = this;
+    this.before = scrape;
+    this.notePreemptions(scrape.preemptionsTotal, atMs);
+    if (before === null) return;
+    if (COUNTERS.some((name) => (delta(scrape[name], before[name]) ?? 0) > 0)) this.moved = atMs;
+    if (!users) return;
+    const count = delta(scrape.itlCount, before.itlCount);
+    const seconds = delta(scrape.itlSumSeconds, before.itlSumSeconds);
+    if (count !== null && seconds !== null && count > 0) {
+      this.itl = smooth(this.itl, (seconds * 1_000) / count);
+    }
+    const computed = delta(scrape.computedTokensTotal, before.computedTokensTotal);
+    const prompts = delta(scrape.firstTokensTotal, before.firstTokensTotal);
+    if (computed !== null && prompts !== null && prompts > 0) {
+      this.meanUncached = smooth(this.meanUncached, computed / prompts);
+    }
+  }
+
+  /** Null until two scrapes have told. */
+  preemptionsPerMin(): number | null {
+    const first = this.preemptions[0];
+    const last = this.preemptions.at(-1);
+    if (first === undefined || last === undefined || last.atMs <= first.atMs) return null;
+    // Less than a minute of history is not stretched to one: two preemptions in a second are two.
+    const minutes = Math.max(1, (last.atMs - first.atMs) / 60_000);
+    return (last.total - first.total) / minutes;
+  }
+
+  private notePreemptions(total: number | null, atMs: number): void {
+    if (total === null) return;
+    this.preemptions.push({ atMs, total });
+    while ((this.preemptions[1]?.atMs ?? Infinity) <= atMs - PREEMPTION_WINDOW_MS) {
+      this.preemptions.shift();
+    }
+    if (this.preemptions.length > 1_024) this.preemptions.shift();
+  }
+}
+
+const COUNTERS = [
+  'promptTokensTotal',
+  'computedTokensTotal',
+  'generationTokensTotal',
+  'firstTokensTotal',
+  'itlCount',
+] as const;
+
+function delta(now: number | null, before: number | null): number | null {
+  return now === null || before === null || now < before ? null : now - before;
+}
+
+function smooth(old: number | null, sample: number): number {
+  return old === null ? sample : old + SMOOTHING * (sample - old);
+}
