@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fleet, ReplicaView } from './fleet.ts';
 
 /** ms between two looks: shorter than any phase that matters. */
-const LOOK_EVERY_MS = 100;
+const LOOK_EVERY_MS = 200;
 
 export interface PhaseStep {
   readonly phase: string;

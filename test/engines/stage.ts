@@ -6,13 +6,15 @@ import {
   clientFor,
   type LoadShape,
   planConversations,
+  type TurnRecord,
 } from './conversations.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
-import { Fleet } from './fleet.ts';
+import { Fleet, type RequestLine } from './fleet.ts';
 import { PhaseWatch } from './phases.ts';
 import type { ScoredTurn } from './scoring.ts';
 import type { Verdict } from './verdict.ts';
 import { Engine, freePort, placeEngine } from './vllm.ts';
+import { waitFor } from './wait.ts';
 
 export interface Run {
   readonly verdict: Verdict;
@@ -70,11 +72,29 @@ export async function loadThroughFleet(
   const client = clientFor(run.fleet.url);
   const plan = planConversations(name, shape, seededRandom(shape.conversations));
   const turns = await holdConversations(plan, () => client);
-  const lines = run.fleet.requestLines();
+  const lines = await untilLogged(run, turns.map(requestIdOf));
   return turns.map((turn) => {
-    const line = lines.get(turn.headers['x-spillway-request-id'] ?? '') ?? null;
+    const line = lines.get(requestIdOf(turn)) ?? null;
     return { turn, line, replica: turn.headers['x-spillway-replica'] ?? line?.replica ?? null };
   });
+}
+
+function requestIdOf(turn: TurnRecord): string {
+  return turn.headers['x-spillway-request-id'] ?? '';
+}
+
+/** The log is written behind the answers: waits a little for the last lines. */
+async function untilLogged(
+  run: Run,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, RequestLine>> {
+  const look = (): Map<string, RequestLine> | null => {
+    const lines = run.fleet.requestLines();
+    return ids.every((id) => id === '' || lines.has(id)) ? lines : null;
+  };
+  return waitFor({ what: 'every request is logged', limitMs: 5_000 }, look).catch(() =>
+    run.fleet.requestLines(),
+  );
 }
 
 /** The same load straight to the engines, each conversation always to the same one. */
