@@ -158,7 +158,9 @@ export class TargetState {
   ownSent(
     order: GenerateOrder,
     tokens: { readonly uncached: number; readonly cached: number },
+    nowMs: number,
   ): void {
+    this.nowMs = nowMs;
     const facts: LeaseFacts = {
       lease: order.id as LeaseId,
       incarnation: null,
