@@ -1,15 +1,33 @@
-// How the tests run: every `*.test.ts` beside what it checks, and those in `test/` that cross processes.
-// Files of `test/e2e/` start processes and listen on sockets, hence the longer deadline.
+// How the tests run: every `*.test.ts` beside what it checks, and those in `test/` that cross processes. Tests that
+// start processes run last and one file after another, so that their deadlines mean something on two cores.
 
 import { defineConfig } from 'vitest/config';
 
+const PROCESSES = ['bin/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+
 export default defineConfig({
   test: {
-    include: ['**/*.test.ts'],
-    exclude: ['node_modules/**'],
     testTimeout: 30_000,
     hookTimeout: 30_000,
-    reporters: ['default'],
-    fileParallelism: true,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'unit',
+          include: ['**/*.test.ts'],
+          exclude: ['node_modules/**', ...PROCESSES],
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'processes',
+          include: PROCESSES,
+          fileParallelism: false,
+          sequence: { groupOrder: 1 },
+        },
+      },
+    ],
   },
 });

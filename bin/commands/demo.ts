@@ -20,7 +20,7 @@ import { waitUntilReady } from '../demo/ready.ts';
 const MODEL = 'demo-model';
 
 /** Less to learn from, so that it is ready sooner; nobody else's KV is evicted by it. */
-const SETTINGS = { revision: 'demo', calibrationBudgetTokens: 16_000 };
+const SETTINGS = { revision: 'demo', calibrationBudgetTokens: 6_000 };
 
 const EXAMPLES = `
 No key is needed. The engines are simulated: their timing is that of a small GPU, their text means
