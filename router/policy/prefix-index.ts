@@ -40,6 +40,8 @@ interface Slot {
   incarnation: Incarnation | null;
   /** Of the last message applied; -1 before a snapshot. */
   seq: number;
+  /** A snapshot was asked for and has not come. */
+  asked: boolean;
   chunks: number;
 }
 
@@ -80,7 +82,7 @@ export class PrefixIndex {
 
   /** A slot for a new target; it holds nothing. */
   addTarget(): number {
-    const fresh: Slot = { used: true, incarnation: null, seq: -1, chunks: 0 };
+    const fresh: Slot = { used: true, incarnation: null, seq: -1, asked: false, chunks: 0 };
     const free = this.#slots.findIndex((slot) => !slot.used);
     if (free >= 0) {
       this.#slots[free] = fresh;
@@ -101,6 +103,7 @@ export class PrefixIndex {
     const at = this.#slot(slot);
     at.incarnation = null;
     at.seq = -1;
+    at.asked = false;
     this.#clear(slot);
   }
 
@@ -118,13 +121,15 @@ export class PrefixIndex {
     if (message.seq === 0) {
       this.#clear(slot);
       at.incarnation = message.incarnation;
-    } else if (at.seq < 0) {
-      return 'ignored';
     } else if (message.incarnation !== at.incarnation || message.seq !== at.seq + 1) {
+      const asked = at.asked;
       at.seq = -1;
-      return 'resync';
+      at.incarnation = null;
+      at.asked = true;
+      return asked ? 'ignored' : 'resync';
     }
     at.seq = message.seq;
+    at.asked = false;
     this.#evict(slot, message.evicted);
     for (const run of message.runs) this.#insertRun(slot, run);
     for (const leaf of message.leaves) this.#leaves.put(slot, leaf);

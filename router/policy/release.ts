@@ -6,12 +6,6 @@
 
 import type { QueuedWork } from '../../shared/model/report.ts';
 
-export interface OwnQueue {
-  /** What this router last told the agents. */
-  readonly requests: number;
-  readonly prefillMs: number;
-}
-
 export interface OtherQueues {
   /** Routers that queue, this one included. */
   readonly routers: number;
@@ -19,10 +13,10 @@ export interface OtherQueues {
   readonly topPriority: number | null;
 }
 
-/** What the routers besides this one hold, from the sum that an agent reports and what this one told it. */
-export function otherQueues(reported: QueuedWork, own: OwnQueue): OtherQueues {
-  const others = Math.max(0, reported.routersQueueing - (own.requests > 0 ? 1 : 0));
-  if (others === 0 || reported.requests <= own.requests) return { routers: 1, topPriority: null };
+/** What the routers besides this one hold, from the sum that an agent reports; `counted`: this one is in it. */
+export function otherQueues(reported: QueuedWork, counted: boolean): OtherQueues {
+  const others = reported.routersQueueing - (counted ? 1 : 0);
+  if (others <= 0) return { routers: 1, topPriority: null };
   return { routers: others + 1, topPriority: reported.topPriority };
 }
 

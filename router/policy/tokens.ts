@@ -47,8 +47,8 @@ export function promptTokens(
       : exact + (chain.bytes - (match?.leafOffset ?? 0)) / perToken) + parts;
   const matchedRaw = match === null ? 0 : matchedTokens(chain, match, { perToken, parts });
   const prompt = Math.max(1, Math.round(estimated));
-  const matched = Math.min(prompt, Math.floor(matchedRaw));
-  const cached = cachedTokens(Math.min(matched, prompt - 1), figures);
+  const matched = Math.min(prompt - 1, Math.floor(matchedRaw));
+  const cached = cachedTokens(matched, figures);
   return {
     prompt,
     matched,

@@ -95,7 +95,9 @@ function allowedByShare(state: RegionalState, request: RequestState, candidate: 
   const { target } = candidate;
   const { report } = target;
   if (report === null || target.replica.lostMs !== null) return true;
-  const others = otherQueues(report.queued, request.pool.told);
+  const { told, countedUntilMs } = request.pool;
+  const counted = told.requests > 0 || state.nowMs < countedUntilMs;
+  const others = otherQueues(report.queued, counted);
   if (others.topPriority === null) return true;
   const { curve } = curveOf(target, () => poolCurve(request.pool));
   return shareAllows(

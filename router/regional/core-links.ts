@@ -13,6 +13,7 @@ import {
   type PrefixMessage,
   type ResumeState,
 } from '../../shared/protocol/messages.ts';
+import { reportIntervalMs } from '../policy/report-interval.ts';
 import { noteFresh, noteGone, noteLost } from './core-freshness.ts';
 import { acknowledge, orphanLeases, tellLeases } from './core-leases.ts';
 import type {
@@ -24,9 +25,6 @@ import type {
 } from './core-state.ts';
 import { dropReplica, newReplica, resumeOf, setRanks } from './core-targets.ts';
 
-/** Agents up to which each may report at the least interval; beyond, intervals grow with their number. */
-const AGENTS_AT_FULL_RATE = 50;
-const REPORT_INTERVAL_MAX_MS = 1_000;
 const REPLICAS_MAX = 4_096;
 const NAMES_MAX = 1_024;
 const CLOCK_OFFSET_ALARM_MS = 5_000;
@@ -144,7 +142,6 @@ function fence(state: RegionalState, older: LinkHolder, replica: ReplicaState): 
 
 function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): void {
   const { settings, siblings } = state.config;
-  const crowd = Math.max(1, state.links.size / AGENTS_AT_FULL_RATE);
   state.emit({
     kind: 'send',
     link: link.id,
@@ -155,10 +152,7 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
       routerId: state.deps.routerId,
       software: state.deps.software,
       siblings,
-      minReportIntervalMs: Math.min(
-        Math.max(REPORT_INTERVAL_MAX_MS, settings.minReportIntervalMs),
-        settings.minReportIntervalMs * crowd,
-      ),
+      minReportIntervalMs: reportIntervalMs(settings.minReportIntervalMs, state.links.size),
       resume,
       wallMs: state.deps.wallMs(),
     },

@@ -102,14 +102,17 @@ function reportedLoad(target: TargetState, { curve, settings, nowMs }: Options):
   };
 }
 
-/** Without reports: this router's own work there, up to its share of the last seen peak. */
+/** Without reports: this router's own work there; a static one up to its share of the last seen peak. */
 function lostLoad(target: TargetState, { curve, settings, nowMs }: Options): Load {
   const then = reportedWaitMs(target, curve) ?? 0;
   const left = Math.max(0, then - (nowMs - target.receivedMs));
   const waitMs = Math.max(left + unackedMs(target, curve), sumsMs(curve, target.openSums));
   const { peakRunning, report } = target;
   const peak = Math.max(peakRunning.current, peakRunning.previous);
-  const closed = target.leases.size >= staticConcurrency(peak, report?.routers ?? 1);
+  const share = staticConcurrency(peak, report?.routers ?? 1);
+  const bound =
+    target.replica.state === 'static' ? share : Math.max(share, settings.unknownConcurrency);
+  const closed = target.leases.size >= bound;
   return { waitMs, full: closed || waitMs >= settings.holdMs, closed, roomAtMs: null };
 }
 

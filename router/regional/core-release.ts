@@ -9,6 +9,7 @@ import { carryOut, finish } from './core-requests.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { isReady, targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
+import { reportIntervalMs } from '../policy/report-interval.ts';
 import { retryAfterMs } from '../policy/shed.ts';
 import type { QueueItem } from '../policy/queue.ts';
 
@@ -16,6 +17,8 @@ import type { QueueItem } from '../policy/queue.ts';
 const LOOKED_PAST = 8;
 /** Requests released in one event: more go in the next. */
 const RELEASED_AT_ONCE = 256;
+/** For so long reports may still count this router as queueing after it said that it no longer does. */
+const COUNTED_FOR_MS = 1_500;
 
 export function moveQueue(state: RegionalState, pool: PoolState): void {
   giveUp(state, pool);
@@ -30,11 +33,13 @@ export function moveQueue(state: RegionalState, pool: PoolState): void {
     if (item === null) return;
     if (!tryRelease(state, pool, item)) past.add(item.id);
   }
+  pool.dirty = past.size < LOOKED_PAST;
 }
 
 /** When the queue has to be looked at again without any event; null when only events move it. */
 export function queueWakeMs(state: RegionalState, pool: PoolState): number | null {
   if (pool.queue.size === 0) return null;
+  if (pool.dirty) return state.nowMs + 1;
   let wake = pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY;
   for (const target of targetsOf(pool)) {
     if (!isReady(target)) continue;
@@ -49,6 +54,7 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
 export function tellQueued(state: RegionalState, pool: PoolState): void {
   const now = queuedNow(pool);
   if (isTold(pool, now) || state.nowMs < toldAgainMs(state, pool)) return;
+  if (pool.told.requests > 0) pool.countedUntilMs = state.nowMs + COUNTED_FOR_MS;
   pool.told = now;
   pool.toldAtMs = state.nowMs;
   for (const link of state.links.values()) {
@@ -139,5 +145,5 @@ function isTold(pool: PoolState, now: PoolState['told']): boolean {
 }
 
 function toldAgainMs(state: RegionalState, pool: PoolState): number {
-  return pool.toldAtMs + state.settings.minReportIntervalMs;
+  return pool.toldAtMs + reportIntervalMs(state.settings.minReportIntervalMs, state.links.size);
 }

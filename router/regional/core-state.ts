@@ -56,6 +56,8 @@ export interface PoolState {
   /** What the agents were last told of the queue. */
   told: { requests: number; prefillMs: number; topPriority: number | null };
   toldAtMs: number;
+  /** Until then reports may count this router as queueing although `told` says that it does not. */
+  countedUntilMs: number;
   /** The queue may be able to move. */
   dirty: boolean;
   /** A new configuration has no such pool. */
@@ -227,6 +229,7 @@ export function newPool(config: PoolConfig): PoolState {
     reported: false,
     told: { requests: 0, prefillMs: 0, topPriority: null },
     toldAtMs: Number.NEGATIVE_INFINITY,
+    countedUntilMs: Number.NEGATIVE_INFINITY,
     dirty: false,
     removed: false,
   };

@@ -65,7 +65,7 @@ export function resumeOf(state: RegionalState, replica: ReplicaState): ResumeSta
   for (const target of replica.targets) {
     const { report, incarnation } = target;
     if (report === null || incarnation === null) continue;
-    if (state.index.incarnation(target.slot) !== incarnation) continue;
+    const indexed = state.index.incarnation(target.slot) === incarnation;
     resume.push({
       replica: replica.id,
       rank: target.rank,
@@ -77,7 +77,7 @@ export function resumeOf(state: RegionalState, replica: ReplicaState): ResumeSta
       kappa: report.kappa,
       runningMax: report.runningMax,
       counters: report.counters,
-      ...state.index.snapshot(target.slot),
+      ...(indexed ? state.index.snapshot(target.slot) : { runs: [], leaves: [] }),
     });
   }
   return resume;

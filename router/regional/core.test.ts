@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { attemptsIn, chainOf, COMPLETE, CoreRig, refusalIn, sentTo } from './core-rig.ts';
+import { attemptsIn, chainOf, COMPLETE, CoreRig, refusalIn, sentTo } from './core.harness.ts';
 
 test('sends a request to the replica that holds its prefix and tells its agent', () => {
   const rig = new CoreRig();

@@ -96,7 +96,9 @@ export class RegionalCore {
         break;
       case 'firstToken': {
         const lease = state.leases.get(event.lease);
-        if (lease !== undefined) noteFirstToken(state, lease);
+        if (lease === undefined) break;
+        noteFirstToken(state, lease);
+        lease.request.pool.dirty = true;
         break;
       }
       case 'firstTokenLate': {

@@ -1,0 +1,210 @@
+import { describe, expect, test } from 'vitest';
+import { seededRandom } from '../../shared/lib/random.ts';
+import { REGIONAL_DEFAULTS } from '../../shared/model/settings.ts';
+import { attemptDeadlines, type DeadlineInput } from './deadlines.ts';
+import { pauseUntilMs } from './pause.ts';
+import { otherQueues, shareAllows } from './release.ts';
+import { reportIntervalMs } from './report-interval.ts';
+import { RetryBudget } from './retry-budget.ts';
+import { predictedWaitMs, ReleasePace, retryAfterMs, shedReason } from './shed.ts';
+import { FreshHistory, isStatic, staticConcurrency } from './static-pool.ts';
+import { medianCurve, medianKnown } from './unknown.ts';
+
+describe('deadlines of an attempt', () => {
+  const input: DeadlineInput = {
+    stream: true,
+    waitMs: 500,
+    prefillMs: 1_500,
+    maxTokens: 100,
+    itlMs: 40,
+    largestPrefillMs: 3_000,
+    clientLeftMs: null,
+  };
+  test.each([
+    // 4,000 + 2·(500 + 1,500); stall: the floor of 10 s is above 2·3,000 and 20·40
+    [{}, { firstTokenTimeoutMs: 8_000, stallTimeoutMs: 10_000, byClient: false }],
+    [{ largestPrefillMs: 20_000 }, { stallTimeoutMs: 40_000 }],
+    [{ itlMs: 700 }, { stallTimeoutMs: 14_000 }],
+    // not streamed: 4,000 + 500 + 1,500 + 2·100·40
+    [{ stream: false }, { firstTokenTimeoutMs: 14_000 }],
+    // and 2·4,096·40 where max_tokens is not said
+    [{ stream: false, maxTokens: null }, { firstTokenTimeoutMs: 333_680 }],
+    [{ clientLeftMs: 3_000 }, { firstTokenTimeoutMs: 3_000, byClient: true }],
+    [{ clientLeftMs: 30_000 }, { firstTokenTimeoutMs: 8_000, byClient: false }],
+    [{ clientLeftMs: -1 }, { firstTokenTimeoutMs: 0, byClient: true }],
+  ] as [Partial<DeadlineInput>, object][])('%j', (more, expected) => {
+    expect(attemptDeadlines({ ...input, ...more }, REGIONAL_DEFAULTS)).toMatchObject(expected);
+  });
+});
+
+describe('shedding', () => {
+  const input = {
+    waitMs: 1_000,
+    prefillMs: 500,
+    clientLeftMs: null,
+    queue: { requests: 0, bytes: 0 },
+    bytes: 1_000,
+  };
+  const { queueMaxRequests, queueMaxBytes } = REGIONAL_DEFAULTS;
+  test.each([
+    [{}, null],
+    [{ waitMs: 60_001 }, 'wait_limit'],
+    [{ clientLeftMs: 1_500 }, null],
+    [{ clientLeftMs: 1_499 }, 'deadline_unreachable'],
+    [{ queue: { requests: queueMaxRequests, bytes: 0 } }, 'queue_full'],
+    [{ queue: { requests: 1, bytes: queueMaxBytes - 999 } }, 'queue_full'],
+  ])('%j → %s', (more, expected) => {
+    expect(shedReason({ ...input, ...more }, REGIONAL_DEFAULTS)).toBe(expected);
+  });
+
+  test('predicts the wait from work and from the pace of releases, whichever is longer', () => {
+    const outlook = {
+      backlogMs: 1_000,
+      ahead: { requests: 20, prefillMs: 9_000 },
+      targets: 4,
+      msPerRelease: null,
+      etaMs: 0,
+    };
+    expect(predictedWaitMs(outlook)).toBe(2_500);
+    expect(predictedWaitMs({ ...outlook, msPerRelease: 300 })).toBe(6_000);
+    expect(predictedWaitMs({ ...outlook, etaMs: 20_000, targets: 0 })).toBe(30_000);
+  });
+
+  test('answers Retry-After within 1 and 60 s, never less than the drain, not the same for all', () => {
+    const random = seededRandom(3);
+    const many = Array.from({ length: 200 }, () => retryAfterMs(10_000, random));
+    expect(Math.min(...many)).toBeGreaterThanOrEqual(10_000);
+    expect(Math.max(...many)).toBeLessThanOrEqual(12_500);
+    expect(new Set(many).size).toBeGreaterThan(100);
+    expect(retryAfterMs(0, random)).toBeGreaterThanOrEqual(1_000);
+    expect(retryAfterMs(1e9, random)).toBe(60_000);
+  });
+
+  test('measures its pace while others wait, and a stop counts at once', () => {
+    const pace = new ReleasePace();
+    pace.started(0);
+    for (let k = 1; k <= 50; k += 1) pace.released(5, 200 * k);
+    expect(pace.msPerRelease(10_000)).toBeCloseTo(200, 6);
+    expect(pace.msPerRelease(13_000)).toBe(3_000);
+    pace.released(0, 13_000);
+    expect(pace.msPerRelease(99_000)).toBeCloseTo(480, 6);
+  });
+});
+
+test('a pause lasts as long as the target asked, bounded, and is never shortened', () => {
+  expect(pauseUntilMs(-1, 5_000, 100)).toBe(5_100);
+  expect(pauseUntilMs(-1, null, 100)).toBe(1_100);
+  expect(pauseUntilMs(-1, 0, 100)).toBe(1_100);
+  expect(pauseUntilMs(-1, 3_600_000, 100)).toBe(60_100);
+  expect(pauseUntilMs(9_000, 1_000, 100)).toBe(9_000);
+});
+
+test('retries are a share of the requests of the last 10 s, and a few always', () => {
+  const settings = { retryBudgetRatio: 0.2, retryBudgetMinPerS: 1 };
+  const budget = new RetryBudget();
+  const spend = (nowMs: number): number => {
+    let granted = 0;
+    while (budget.charge(nowMs, settings)) granted += 1;
+    return granted;
+  };
+  expect(spend(500)).toBe(10);
+  for (let k = 0; k < 100; k += 1) budget.request(1_500);
+  expect(spend(1_600)).toBe(20);
+  expect(spend(9_999)).toBe(0);
+  // The first second's retries have left the window; the requests have not.
+  expect(spend(10_500)).toBe(10);
+  expect(spend(60_000)).toBe(10);
+});
+
+describe('a static pool', () => {
+  test.each([
+    [{ members: 1, freshNow: 0, freshBefore: 1 }, true],
+    [{ members: 4, freshNow: 3, freshBefore: 4 }, false],
+    [{ members: 4, freshNow: 2, freshBefore: 4 }, false],
+    [{ members: 4, freshNow: 1, freshBefore: 4 }, true],
+    [{ members: 4, freshNow: 0, freshBefore: 4 }, true],
+    [{ members: 2, freshNow: 0, freshBefore: 0 }, false],
+  ])('%j → %s', (pool, expected) => {
+    expect(isStatic(pool)).toBe(expected);
+  });
+
+  test('remembers how many were fresh a window ago', () => {
+    const history = new FreshHistory();
+    for (const [atMs, count] of [
+      [0, 1],
+      [10_000, 4],
+      [70_000, 2],
+      [70_500, 0],
+    ] as const) {
+      history.note(count, atMs, 60_000);
+    }
+    expect([9_999, 10_000, 69_999, 70_200, 99_000].map((atMs) => history.at(atMs))).toEqual([
+      0, 4, 4, 2, 0,
+    ]);
+  });
+
+  test('shares the last seen peak between the routers, one request at least', () => {
+    expect([staticConcurrency(9, 1), staticConcurrency(9, 2), staticConcurrency(0, 3)]).toEqual([
+      9, 5, 1,
+    ]);
+  });
+});
+
+describe('the release share of several routers', () => {
+  const queued = (routersQueueing: number, topPriority: number | null) => ({
+    prefillMs: 1_000,
+    requests: 9,
+    topPriority,
+    routersQueueing,
+  });
+  test('knows who else queues', () => {
+    expect(otherQueues(queued(1, 0), true)).toEqual({ routers: 1, topPriority: null });
+    expect(otherQueues(queued(1, 0), false)).toEqual({ routers: 2, topPriority: 0 });
+    expect(otherQueues(queued(3, 2), true)).toEqual({ routers: 3, topPriority: 2 });
+    expect(otherQueues(queued(0, null), true)).toEqual({ routers: 1, topPriority: null });
+  });
+
+  const input = {
+    others: { routers: 2, topPriority: 0 },
+    reportedWaitMs: 20,
+    holdMs: 60,
+    releasedMs: 0,
+    releasedRequests: 0,
+  };
+  test.each([
+    // (60 − 20) / 2 = 20 ms
+    [{ releasedMs: 19 }, 0, true],
+    [{ releasedMs: 20 }, 0, false],
+    // one at least when nothing waits there
+    [{ reportedWaitMs: 0, others: { routers: 2, topPriority: -5 } }, 0, true],
+    [{ reportedWaitMs: 0, releasedRequests: 1, releasedMs: 31 }, 0, false],
+    // behind more urgent work of others
+    [{ others: { routers: 2, topPriority: -1 } }, 0, false],
+    [{ others: { routers: 2, topPriority: 3 } }, 0, true],
+    // alone
+    [{ others: { routers: 1, topPriority: null }, releasedMs: 1e6 }, 0, true],
+  ])('%j at priority %d → %s', (more, priority, expected) => {
+    expect(shareAllows({ ...input, ...more }, priority)).toBe(expected);
+  });
+});
+
+test('reports of many agents come less often, each second at least', () => {
+  expect([1, 50, 100, 5_000].map((agents) => reportIntervalMs(50, agents))).toEqual([
+    50, 50, 100, 1_000,
+  ]);
+});
+
+test('the median stands for what is not known', () => {
+  expect(medianKnown([null, 5, 1, 3, null])).toBe(3);
+  expect(medianKnown([4, 1])).toBe(1);
+  expect(medianKnown([null])).toBeNull();
+  const curve = (linearMsPerToken: number) => ({
+    baseMs: 0,
+    frontMsPerToken: 0,
+    linearMsPerToken,
+    contextMsPerToken2: 0,
+    stepTokens: 2_048,
+  });
+  expect(medianCurve([curve(3), null, curve(1), curve(2)])).toEqual(curve(2));
+  expect(medianCurve([null])).toBeNull();
+});

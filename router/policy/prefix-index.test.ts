@@ -1,0 +1,254 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Incarnation, ReplicaId } from '../../shared/model/ids.ts';
+import { CHUNK_BYTES, type PromptChain } from '../../shared/model/prompt.ts';
+import type { PrefixLeaf, PrefixMessage, PrefixRun } from '../../shared/protocol/messages.ts';
+import { PrefixIndex } from './prefix-index.ts';
+
+const NOTHING = new Uint32Array(0);
+
+/** Equal beginnings of `path` give equal hashes, and nothing else does. */
+function chain(path: readonly number[], turns: readonly number[] = []): PromptChain {
+  const hashes = new Uint32Array(2 * path.length);
+  let low = 1;
+  path.forEach((step, k) => {
+    low = (low * 5 + step + 1) >>> 0;
+    hashes.set([low, k + 1], 2 * k);
+  });
+  const endAt = (chunks: number) => ({
+    offset: chunks * CHUNK_BYTES + 100,
+    chunks,
+    hashLow: (hashes[2 * chunks - 2] ?? 1) + 1_000_000,
+    hashHigh: chunks,
+  });
+  return {
+    keySpace: 'text/1',
+    bytes: path.length * CHUNK_BYTES + 100,
+    hashes,
+    turnEnds: turns.map(endAt),
+    end: endAt(path.length),
+    parts: {},
+    tokenIds: null,
+  };
+}
+
+function message(more: Partial<PrefixMessage>): PrefixMessage {
+  return {
+    kind: 'prefix',
+    replica: 'r' as ReplicaId,
+    rank: 0,
+    incarnation: 'i1' as Incarnation,
+    seq: 0,
+    runs: [],
+    leaves: [],
+    evicted: NOTHING,
+    ...more,
+  };
+}
+
+function run(of: PromptChain, from = 0): PrefixRun {
+  const { hashes } = of;
+  return {
+    parentLow: from === 0 ? 0 : (hashes[2 * from - 2] as number),
+    parentHigh: from === 0 ? 0 : (hashes[2 * from - 1] as number),
+    depth: from,
+    hashes: hashes.slice(2 * from),
+  };
+}
+
+function leafOf(of: PromptChain, answerTokens: number): PrefixLeaf {
+  return { hashLow: of.end.hashLow, hashHigh: of.end.hashHigh, promptTokens: 300, answerTokens };
+}
+
+describe('a prefix index', () => {
+  test('matches chunk by chunk from the start, for each target by itself', () => {
+    const index = new PrefixIndex(1_000_000);
+    const [a, b] = [index.addTarget(), index.addTarget()];
+    index.apply(a, message({ runs: [run(chain([1, 2, 3, 4]))] }));
+    index.apply(b, message({ runs: [run(chain([1, 2]))] }));
+    const asked = chain([1, 2, 3, 9]);
+    expect(index.match(a, asked).chunks).toBe(3);
+    expect(index.match(b, asked).chunks).toBe(2);
+    expect(index.match(a, chain([2, 3, 4])).chunks).toBe(0);
+  });
+
+  test('adds the exact tokens of a leaf where a turn goes on from it', () => {
+    const index = new PrefixIndex(1_000_000);
+    const a = index.addTarget();
+    const first = chain([1, 2]);
+    index.apply(a, message({ runs: [run(first)], leaves: [leafOf(first, 42)] }));
+    const match = index.match(a, chain([1, 2, 3, 4], [2]));
+    expect(match).toEqual({
+      chunks: 2,
+      leaf: { promptTokens: 300, answerTokens: 42 },
+      leafOffset: 2 * CHUNK_BYTES + 100,
+    });
+  });
+
+  test('expects what it sent until the request ends without a first token', () => {
+    const index = new PrefixIndex(1_000_000);
+    const a = index.addTarget();
+    const sent = chain([1, 2, 3]);
+    index.hope(a, sent);
+    expect(index.match(a, sent).chunks).toBe(3);
+    expect(index.chunks(a)).toBe(0);
+    index.apply(a, message({ runs: [run(chain([1, 2]))] }));
+    index.hope(a, sent);
+    index.unhope(a, sent.hashes);
+    expect(index.match(a, sent).chunks).toBe(2);
+  });
+
+  test('forgets chunks and leaves that the agent says are evicted, hoped for or not', () => {
+    const index = new PrefixIndex(1_000_000);
+    const a = index.addTarget();
+    const held = chain([1, 2, 3], [3]);
+    index.apply(a, message({ runs: [run(held)], leaves: [leafOf(held, 5)] }));
+    index.hope(a, held);
+    const evicted = Uint32Array.of(
+      held.end.hashLow,
+      held.end.hashHigh,
+      held.hashes[4] as number,
+      held.hashes[5] as number,
+    );
+    index.apply(a, message({ seq: 1, evicted }));
+    expect(index.match(a, held)).toEqual({ chunks: 2, leaf: null, leafOffset: 0 });
+    expect(index.chunks(a)).toBe(2);
+  });
+
+  test('asks for a snapshot once when a delta is missing, and takes none until it comes', () => {
+    const index = new PrefixIndex(1_000_000);
+    const a = index.addTarget();
+    index.apply(a, message({ runs: [run(chain([1]))] }));
+    expect(index.apply(a, message({ seq: 1, runs: [run(chain([2]))] }))).toBe('applied');
+    expect(index.apply(a, message({ seq: 3, runs: [run(chain([3]))] }))).toBe('resync');
+    expect(index.apply(a, message({ seq: 4, runs: [run(chain([4]))] }))).toBe('ignored');
+    expect(index.apply(a, message({ seq: 0, runs: [run(chain([5]))] }))).toBe('applied');
+    expect(index.match(a, chain([5])).chunks).toBe(1);
+    expect(index.match(a, chain([1])).chunks).toBe(0);
+    expect(index.apply(a, message({ seq: 1, runs: [run(chain([6]))] }))).toBe('applied');
+  });
+
+  test('asks for a snapshot when deltas come after it was emptied', () => {
+    const index = new PrefixIndex(1_000_000);
+    const a = index.addTarget();
+    index.apply(a, message({ runs: [run(chain([1]))] }));
+    index.reset(a);
+    const delta = message({ seq: 1, incarnation: 'i2' as Incarnation });
+    expect(index.apply(a, delta)).toBe('resync');
+    expect(index.apply(a, { ...delta, seq: 2 })).toBe('ignored');
+  });
+
+  test('a removed target leaves nothing behind for the one that gets its slot', () => {
+    const index = new PrefixIndex(1_000_000);
+    const a = index.addTarget();
+    const held = chain([1, 2], [2]);
+    index.apply(a, message({ runs: [run(held)], leaves: [leafOf(held, 1)] }));
+    index.removeTarget(a);
+    expect(index.rows).toBe(0);
+    expect(index.addTarget()).toBe(a);
+    expect(index.match(a, held)).toEqual({ chunks: 0, leaf: null, leafOffset: 0 });
+  });
+
+  test('tells 100 targets apart', () => {
+    const index = new PrefixIndex(1_000_000);
+    const slots = Array.from({ length: 100 }, () => index.addTarget());
+    for (const slot of slots)
+      index.apply(slot, message({ runs: [run(chain([7, slot % 5, slot]))] }));
+    const depths = index.walk(chain([7, 3, 33, 1]));
+    expect(slots.map((slot) => depths[slot])).toEqual(
+      slots.map((slot) => (slot === 33 ? 3 : slot % 5 === 3 ? 2 : 1)),
+    );
+  });
+
+  test('stays within its byte budget, and what it forgets first is the least recent leaf', () => {
+    const index = new PrefixIndex(200_000);
+    const a = index.addTarget();
+    const kept = chain([0, 0, 0]);
+    for (let k = 1; k < 20_000; k += 1) {
+      index.hope(a, chain([k]));
+      index.hope(a, kept);
+    }
+    expect(index.bytes).toBeLessThanOrEqual(200_000);
+    expect(index.evictions).toBeGreaterThan(10_000);
+    expect(index.match(a, kept).chunks).toBe(3);
+    expect(index.match(a, chain([1])).chunks).toBe(0);
+  });
+});
+
+interface Model {
+  held: Map<string, boolean>[];
+}
+
+const path = fc.array(fc.integer({ min: 0, max: 2 }), { minLength: 1, maxLength: 6 });
+const slotOf = fc.integer({ min: 0, max: 2 });
+const step = fc.oneof(
+  fc.record({ kind: fc.constant('grow' as const), slot: slotOf, path }),
+  fc.record({ kind: fc.constant('evict' as const), slot: slotOf, path }),
+  fc.record({ kind: fc.constant('empty' as const), slot: slotOf }),
+);
+
+test('equals a naive model after any sequence of growth, leaf-first eviction and reset', () => {
+  fc.assert(
+    fc.property(
+      fc.array(step, { maxLength: 60 }),
+      fc.array(path, { minLength: 5 }),
+      (steps, asked) => {
+        const index = new PrefixIndex(1_000_000);
+        const model: Model = { held: [] };
+        const seqs: number[] = [];
+        for (let slot = 0; slot < 3; slot += 1) {
+          index.addTarget();
+          index.apply(slot, message({}));
+          model.held.push(new Map());
+          seqs.push(0);
+        }
+        for (const next of steps) {
+          const { slot } = next;
+          const held = model.held[slot] as Map<string, boolean>;
+          if (next.kind === 'empty') {
+            index.reset(slot);
+            index.apply(slot, message({}));
+            held.clear();
+            seqs[slot] = 0;
+            continue;
+          }
+          seqs[slot] = (seqs[slot] ?? 0) + 1;
+          const seq = seqs[slot];
+          const of = chain(next.path);
+          if (next.kind === 'grow') {
+            let known = 0;
+            while (known < next.path.length && held.has(next.path.slice(0, known + 1).join()))
+              known += 1;
+            if (known < next.path.length)
+              index.apply(slot, message({ seq, runs: [run(of, known)] }));
+            else index.apply(slot, message({ seq }));
+            for (let k = 1; k <= next.path.length; k += 1)
+              held.set(next.path.slice(0, k).join(), true);
+          } else {
+            const key = next.path.join();
+            const isLeaf =
+              held.has(key) && ![...held.keys()].some((other) => other.startsWith(`${key},`));
+            index.apply(slot, message({ seq, evicted: isLeaf ? of.hashes.slice(-2) : NOTHING }));
+            if (isLeaf) held.delete(key);
+          }
+        }
+        for (let slot = 0; slot < 3; slot += 1) {
+          const held = model.held[slot] as Map<string, boolean>;
+          expect(index.chunks(slot)).toBe(held.size);
+          for (const one of asked) {
+            let depth = 0;
+            while (depth < one.length && held.has(one.slice(0, depth + 1).join())) depth += 1;
+            expect(index.match(slot, chain(one)).chunks).toBe(depth);
+          }
+          const copy = new PrefixIndex(1_000_000);
+          copy.addTarget();
+          copy.apply(0, message(index.snapshot(slot)));
+          expect(copy.chunks(0)).toBe(held.size);
+          for (const one of asked) {
+            expect(copy.match(0, chain(one)).chunks).toBe(index.match(slot, chain(one)).chunks);
+          }
+        }
+      },
+    ),
+  );
+});

@@ -1,0 +1,179 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { ReleaseQueue, type QueueItem } from './queue.ts';
+
+const CREDIT = 0.25;
+const NONE: ReadonlySet<string> = new Set();
+
+function item(id: string, more: Partial<QueueItem> = {}): QueueItem {
+  return {
+    id,
+    tenant: 't',
+    priority: 0,
+    arrivedMs: 0,
+    bytes: 10,
+    tokens: 100,
+    prefillMs: 100,
+    deadlineMs: null,
+    giveUpMs: 60_000,
+    ...more,
+  };
+}
+
+function drain(queue: ReleaseQueue, nowMs = 0): string[] {
+  const order: string[] = [];
+  for (;;) {
+    const next = queue.next({ nowMs, pressWithinMs: 120, without: NONE });
+    if (next === null) return order;
+    queue.release(next.id);
+    order.push(next.id);
+  }
+}
+
+function queueOf(...items: QueueItem[]): ReleaseQueue {
+  const queue = new ReleaseQueue();
+  for (const one of items) queue.push(one, CREDIT);
+  return queue;
+}
+
+describe('the queue releases', () => {
+  test('the more urgent priority first', () => {
+    const queue = queueOf(
+      item('low', { priority: 5 }),
+      item('high', { priority: -1 }),
+      item('mid'),
+    );
+    expect(drain(queue)).toEqual(['high', 'mid', 'low']);
+  });
+
+  test('short work first, less a quarter of the age', () => {
+    // 400 ms older is worth 100 ms of prefill.
+    const queue = queueOf(
+      item('long-old', { prefillMs: 199, arrivedMs: 0 }),
+      item('short-new', { prefillMs: 100, arrivedMs: 400 }),
+      item('shorter', { prefillMs: 98, arrivedMs: 400 }),
+    );
+    expect(drain(queue)).toEqual(['shorter', 'long-old', 'short-new']);
+  });
+
+  test('by turns between tenants, in tokens and not in requests', () => {
+    const queue = queueOf(
+      ...['a1', 'a2', 'a3', 'a4'].map((id) => item(id, { tenant: 'a', tokens: 100 })),
+      ...['b1', 'b2'].map((id) => item(id, { tenant: 'b', tokens: 300, prefillMs: 300 })),
+    );
+    expect(drain(queue)).toEqual(['a1', 'b1', 'a2', 'a3', 'a4', 'b2']);
+  });
+
+  test('nothing more for a tenant that comes back than for one that stayed', () => {
+    const queue = queueOf(item('a1', { tenant: 'a' }), item('a2', { tenant: 'a' }));
+    queue.push(item('b1', { tenant: 'b', tokens: 10_000 }), CREDIT);
+    queue.release('b1');
+    queue.release('a1');
+    queue.push(item('c1', { tenant: 'c' }), CREDIT);
+    queue.push(item('c2', { tenant: 'c' }), CREDIT);
+    queue.push(item('c3', { tenant: 'c' }), CREDIT);
+    expect(drain(queue).indexOf('a2')).toBeLessThanOrEqual(2);
+  });
+
+  test('first what keeps its deadline only if it goes now, never what cannot keep it', () => {
+    const pressed = item('pressed', { prefillMs: 500, deadlineMs: 10_600 });
+    const lost = item('lost', { prefillMs: 500, deadlineMs: 10_400 });
+    const easy = item('easy', { prefillMs: 90, deadlineMs: 20_000 });
+    const queue = queueOf(easy, pressed);
+    expect(drain(queue, 10_000)).toEqual(['pressed', 'easy']);
+    expect(drain(queueOf(easy, lost), 10_000)).toEqual(['easy', 'lost']);
+  });
+
+  test('past the ones named', () => {
+    const queue = queueOf(item('a'), item('b'), item('c'));
+    const next = queue.next({ nowMs: 0, pressWithinMs: 0, without: new Set(['a', 'b']) });
+    expect(next?.id).toBe('c');
+    expect(drain(queue)).toEqual(['a', 'b', 'c']);
+  });
+
+  test('and names the last of the least urgent as the one to give up', () => {
+    const queue = queueOf(
+      item('urgent', { prefillMs: 9_000 }),
+      item('x', { priority: 3, prefillMs: 10 }),
+      item('y', { priority: 3, prefillMs: 20 }),
+    );
+    expect(queue.worst()?.id).toBe('y');
+    expect([queue.topPriority, queue.bottomPriority]).toEqual([0, 3]);
+    expect(queue.ahead(2)).toEqual({ requests: 1, prefillMs: 9_000 });
+  });
+});
+
+test('a request is overtaken only by those that arrive within prefill / ageCredit after it', () => {
+  const arrivals = fc.array(
+    fc.record({
+      gapMs: fc.integer({ min: 0, max: 500 }),
+      prefillMs: fc.integer({ min: 1, max: 2_000 }),
+      tokens: fc.constant(0),
+    }),
+    { minLength: 2, maxLength: 60 },
+  );
+  fc.assert(
+    fc.property(arrivals, (list) => {
+      const queue = new ReleaseQueue();
+      let arrivedMs = 0;
+      const items = list.map(({ gapMs, prefillMs, tokens }, k) => {
+        arrivedMs += gapMs;
+        return item(`${k}`, { arrivedMs, prefillMs, tokens });
+      });
+      for (const one of items) queue.push(one, CREDIT);
+      const order = drain(queue);
+      for (const [at, id] of order.entries()) {
+        const mine = items[Number(id)] as QueueItem;
+        for (const earlier of order.slice(0, at)) {
+          const other = items[Number(earlier)] as QueueItem;
+          expect(other.arrivedMs).toBeLessThanOrEqual(mine.arrivedMs + mine.prefillMs / CREDIT);
+        }
+      }
+    }),
+  );
+});
+
+test('counts requests, bytes and prefill whatever happens to it', () => {
+  const action = fc.record({
+    kind: fc.constantFrom('push', 'push', 'push', 'remove', 'release', 'overdue'),
+    id: fc.integer({ min: 0, max: 30 }),
+    tenant: fc.constantFrom('a', 'b', 'c'),
+    priority: fc.integer({ min: -2, max: 2 }),
+    prefillMs: fc.integer({ min: 1, max: 500 }),
+    giveUpMs: fc.integer({ min: 0, max: 100 }),
+  });
+  fc.assert(
+    fc.property(fc.array(action, { maxLength: 200 }), (actions) => {
+      const queue = new ReleaseQueue();
+      const model = new Map<string, QueueItem>();
+      for (const { kind, id: number, ...rest } of actions) {
+        const id = `${number}`;
+        const one = item(id, { ...rest, bytes: rest.prefillMs * 3 });
+        if (kind === 'push') {
+          queue.push(one, CREDIT);
+          model.set(id, one);
+        } else if (kind === 'overdue') {
+          const due = [...model.values()].filter((other) => other.giveUpMs <= 50);
+          const overdue = queue.overdue(50);
+          expect(overdue === null).toBe(due.length === 0);
+          if (overdue !== null) {
+            expect(model.get(overdue.id)?.giveUpMs).toBe(overdue.giveUpMs);
+            queue.remove(overdue.id);
+            model.delete(overdue.id);
+          }
+        } else {
+          queue[kind as 'remove' | 'release'](id);
+          model.delete(id);
+        }
+        const items = [...model.values()];
+        expect(queue.size).toBe(items.length);
+        expect(queue.bytes).toBe(items.reduce((sum, other) => sum + other.bytes, 0));
+        expect(queue.prefillMs).toBe(items.reduce((sum, other) => sum + other.prefillMs, 0));
+        const priorities = items.map((other) => other.priority);
+        expect(queue.topPriority).toBe(items.length === 0 ? null : Math.min(...priorities));
+      }
+      expect(new Set(drain(queue))).toEqual(new Set(model.keys()));
+      expect([queue.size, queue.bytes, queue.prefillMs]).toEqual([0, 0, 0]);
+    }),
+  );
+});

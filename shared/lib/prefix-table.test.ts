@@ -1,0 +1,83 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { PrefixTable } from './prefix-table.ts';
+
+/** Few distinct hashes in few buckets, so that probing, shifting back and eviction all happen. */
+const hash = fc.record({
+  low: fc.integer({ min: 0, max: 40 }),
+  high: fc.integer({ min: 0, max: 2 }),
+});
+const command = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ kind: fc.constant('insert' as const), hash }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('remove' as const), hash }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('touch' as const), hash }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('resize' as const),
+      bytes: fc.integer({ min: 200, max: 4_000 }),
+      columns: fc.integer({ min: 1, max: 4 }),
+    }),
+  },
+);
+
+test('holds what a map with a recency order and the same bound holds', () => {
+  fc.assert(
+    fc.property(fc.array(command, { maxLength: 300 }), (commands) => {
+      const table = new PrefixTable({ bytesMax: 1_000, columns: 1 });
+      // The first key is the least recent.
+      const model = new Map<string, number>();
+      let stamp = 0;
+      for (const step of commands) {
+        if (step.kind === 'resize') {
+          table.resize({ bytesMax: step.bytes, columns: step.columns });
+        } else {
+          const { low, high } = step.hash;
+          const key = `${low}/${high}`;
+          const row = table.find(low, high);
+          expect(row >= 0).toBe(model.has(key));
+          if (step.kind === 'insert') {
+            stamp += 1;
+            const at = table.insert(low, high);
+            (table.columns[0] as Uint32Array)[at] = stamp;
+            model.delete(key);
+            model.set(key, stamp);
+          } else if (row >= 0 && step.kind === 'remove') {
+            table.remove(row);
+            model.delete(key);
+          } else if (row >= 0) {
+            table.touch(row);
+            const value = model.get(key) ?? 0;
+            model.delete(key);
+            model.set(key, value);
+          }
+        }
+        for (const key of model.keys()) {
+          if (model.size <= table.rowsMax) break;
+          model.delete(key);
+        }
+        expect(table.size).toBe(model.size);
+        expect(table.bytes).toBeLessThanOrEqual(Math.max(table.bytesMax, 8 * 64));
+      }
+      for (const [key, value] of model) {
+        const [low, high] = key.split('/').map(Number) as [number, number];
+        expect(table.columns[0]?.[table.find(low, high)]).toBe(value);
+      }
+    }),
+  );
+});
+
+test('grows up to its byte budget and then lets the least recent row make room', () => {
+  const evicted: number[] = [];
+  const table = new PrefixTable({
+    bytesMax: 100_000,
+    columns: 2,
+    onEvict: (row) => evicted.push(table.low(row)),
+  });
+  for (let k = 0; k < table.rowsMax + 10; k += 1) table.insert(k, 7);
+  expect(table.rowsMax).toBeGreaterThan(2_500);
+  expect(table.bytes).toBeLessThanOrEqual(100_000);
+  expect(table.size).toBe(table.rowsMax);
+  expect(evicted).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  expect(table.find(10, 7)).toBeGreaterThanOrEqual(0);
+});
