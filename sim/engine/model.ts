@@ -213,7 +213,8 @@ export class EngineModel {
     if (this.#phase !== 'serving') return null;
     if (this.#step !== null) return this.#step.endMs;
     if (this.#hasWork()) return this.#cursorMs;
-    return this.#front[0]?.queuedMs ?? null;
+    const first = this.#front[0];
+    return first === undefined ? null : Math.max(first.queuedMs, this.#cursorMs);
   }
 
   /** Everything that happened up to `nowMs`, in order. */

@@ -51,7 +51,7 @@ export function detokenize(ids: Iterable<number>): string {
       if (byte !== FILL) bytes.push(byte);
     }
   }
-  return new TextDecoder().decode(Uint8Array.from(bytes));
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(bytes));
 }
 
 /** A chat message as the template sees it: text, and keys of parts that are none. */
