@@ -1,5 +1,6 @@
-// The demo's own clients: conversations of a few turns, each turn with the whole history, answers streamed. Enough
-// to see prefixes found again and queues fill; not a benchmark.
+// The demo's own clients: a few applications, each with a system prompt of its own and several people in conversation.
+// Every turn carries the whole history, answers are streamed. Enough to see prefixes found again and replicas
+// fill; not a benchmark.
 
 import type { Random } from '../../shared/lib/random.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
@@ -16,16 +17,19 @@ interface Message {
   readonly content: string;
 }
 
-const CONVERSATIONS = 12;
+const APPLICATIONS = 4;
+const PEOPLE = 6;
 const TURNS = 6;
-const THINK_MS = 4_000;
+const THINK_MS = 3_000;
 const WORDS = 'river gate flow basin level spill turbine head tail crest sluice weir'.split(' ');
 
 /** Runs until the returned function is called. */
 export function startDemoLoad(options: DemoLoadOptions): () => void {
   const ended = new AbortController();
-  const shared = text(options.random, 600);
-  for (let i = 0; i < CONVERSATIONS; i += 1) void converse(options, shared, ended.signal);
+  for (let application = 0; application < APPLICATIONS; application += 1) {
+    const shared = text(options.random, 600);
+    for (let person = 0; person < PEOPLE; person += 1) void converse(options, shared, ended.signal);
+  }
   return () => ended.abort();
 }
 
