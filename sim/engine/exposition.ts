@@ -240,6 +240,7 @@ function cacheConfigLabels(profile: EngineProfile, maxModelLen: number): Labels 
     effective_attention_block_size: block,
     enable_mamba_shared_prefix_checkpoint: 'False',
     enable_prefix_caching: 'True',
+    engine: '0',
     gpu_memory_utilization: '0.92',
     hash_block_size: 'None',
     is_attention_free: 'False',
@@ -274,11 +275,13 @@ function cacheConfigLabels(profile: EngineProfile, maxModelLen: number): Labels 
 
 class Writer {
   readonly lines: string[] = [];
-  readonly #modelName: string;
+  readonly #perModel: Labels;
+  readonly #perEngine: Labels;
   readonly #createdSeconds: number;
 
   constructor(input: ExpositionInput) {
-    this.#modelName = input.modelName;
+    this.#perModel = { model_name: input.modelName };
+    this.#perEngine = { ...this.#perModel, engine: '0' };
     this.#createdSeconds = input.createdSeconds;
   }
 
@@ -286,43 +289,43 @@ class Writer {
     this.lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
   }
 
-  sample(name: string, labels: Labels, value: number, perEngine = true): void {
-    const all: Record<string, string> = { ...labels, model_name: this.#modelName };
-    if (perEngine) all['engine'] = '0';
-    const text = Object.keys(all)
+  sample(name: string, labels: Labels, value: number): void {
+    const text = Object.keys(labels)
       .toSorted()
-      .map((label) => `${label}="${escapeLabel(all[label] ?? '')}"`)
+      .map((label) => `${label}="${escapeLabel(labels[label] ?? '')}"`)
       .join(',');
     this.lines.push(`${name}{${text}} ${formatFloat(value)}`);
   }
 
   gauge(name: string, help: string, rows: readonly Row[]): void {
     this.family(name, 'gauge', help);
-    for (const [labels, value] of rows) this.sample(name, labels, value);
+    for (const [labels, value] of rows) this.sample(name, { ...labels, ...this.#perEngine }, value);
   }
 
   counter(name: string, help: string, rows: readonly Row[], options = { perEngine: true }): void {
+    const shared = options.perEngine ? this.#perEngine : this.#perModel;
     this.family(`${name}_total`, 'counter', help);
     for (const [labels, value] of rows) {
-      this.sample(`${name}_total`, labels, value, options.perEngine);
+      this.sample(`${name}_total`, { ...labels, ...shared }, value);
     }
     this.family(`${name}_created`, 'gauge', help);
     for (const [labels] of rows) {
-      this.sample(`${name}_created`, labels, this.#createdSeconds, options.perEngine);
+      this.sample(`${name}_created`, { ...labels, ...shared }, this.#createdSeconds);
     }
   }
 
   histogram(name: string, help: string, histogram: Histogram): void {
     this.family(name, 'histogram', help);
+    const shared = this.#perEngine;
     const cumulative = histogram.cumulative();
     histogram.bounds.forEach((bound, at) => {
-      this.sample(`${name}_bucket`, { le: formatFloat(bound) }, cumulative[at] ?? 0);
+      this.sample(`${name}_bucket`, { le: formatFloat(bound), ...shared }, cumulative[at] ?? 0);
     });
-    this.sample(`${name}_bucket`, { le: '+Inf' }, histogram.count);
-    this.sample(`${name}_count`, {}, histogram.count);
-    this.sample(`${name}_sum`, {}, histogram.sum);
+    this.sample(`${name}_bucket`, { le: '+Inf', ...shared }, histogram.count);
+    this.sample(`${name}_count`, shared, histogram.count);
+    this.sample(`${name}_sum`, shared, histogram.sum);
     this.family(`${name}_created`, 'gauge', help);
-    this.sample(`${name}_created`, {}, this.#createdSeconds);
+    this.sample(`${name}_created`, shared, this.#createdSeconds);
   }
 }
 
