@@ -155,14 +155,20 @@ export class CoreRig {
 
   link(
     name: string,
-    options: { replicas?: string[]; pool?: string; agent?: string; ranks?: number } = {},
+    options: {
+      replicas?: string[];
+      pool?: string;
+      agent?: string;
+      ranks?: number;
+      protocol?: [number, number];
+    } = {},
   ): RouterEffect[] {
     return this.handle({
       kind: 'linkUp',
       link: name as LinkId,
       hello: {
         kind: 'hello',
-        protocol: [1, 1],
+        protocol: options.protocol ?? [1, 1],
         features: [],
         agentId: (options.agent ?? `agent-${name}`) as AgentId,
         software: 'test',
