@@ -85,7 +85,12 @@ describe('bad input', () => {
     ],
     [['router', '--listen', '0.0.0.0:0'], /^spillway router: --listen: is reachable/],
     [['router', '--listen', 'nowhere'], /^spillway router: --listen: must be host:port/],
-    [['router', '--set', 'router.routing.holdMs=0'], /holdMs=0: must be at least 1 ms/],
+    [
+      ['router', '--set', 'router.routing.holdMs=0'],
+      /--set router\.routing\.holdMs: must be at least 1 ms/,
+    ],
+    [['router', '--set', 'pools.0.id=['], /--set pools\.0\.id: the value is not YAML/],
+    [['router', '--set', 'pools.0.apiKey=a b'], /--set pools\.0\.apiKey: must be 1 to 512 visible/],
     [['router', '--set', 'router.rooting.holdMs=9'], /unknown key; did you mean "routing"/],
     [['router', '--config', 'absent.yaml'], /^spillway router: absent\.yaml: cannot be read/],
     [['up'], /^spillway up: which engine\?/],

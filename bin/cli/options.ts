@@ -81,14 +81,23 @@ export function settingOverlays(command: Command, settings: readonly Setting[]):
   });
 }
 
-/** `--set a.b=1`: the value is written as in YAML. */
+/** `--set a.b=1`: the value is written as in YAML. A message names the path, never the value: it may be secret. */
 export function setOverlays(assignments: readonly string[]): Overlay[] {
   return assignments.map((text) => {
     const equals = text.indexOf('=');
     if (equals <= 0) throw new UsageError(`--set ${text}: write it as path=value`);
-    const path = text.slice(0, equals).split('.');
-    return { path, value: parse(text.slice(equals + 1)) as unknown, source: `--set ${text}` };
+    const name = text.slice(0, equals);
+    const path = name.split('.').map((step) => (/^\d+$/.test(step) ? Number(step) : step));
+    return { path, value: yamlValue(name, text.slice(equals + 1)), source: `--set ${name}` };
   });
+}
+
+function yamlValue(name: string, text: string): unknown {
+  try {
+    return parse(text) as unknown;
+  } catch (cause) {
+    throw new UsageError(`--set ${name}: the value is not YAML`, { cause });
+  }
 }
 
 /** Bearer secrets come from the environment alone: a command line can be read by everybody on the machine. */

@@ -105,9 +105,10 @@ function isSection(value: unknown): value is Record<string, unknown> {
 
 function put(root: Record<string, unknown>, path: Path, value: unknown): void {
   let place: Record<string | number, unknown> = root;
-  for (const step of path.slice(0, -1)) {
+  for (const [depth, step] of path.slice(0, -1).entries()) {
     const inner = place[step];
-    const next = typeof inner === 'object' && inner !== null ? inner : {};
+    const empty = typeof path[depth + 1] === 'number' ? [] : {};
+    const next = typeof inner === 'object' && inner !== null ? inner : empty;
     place[step] = next;
     place = next as Record<string | number, unknown>;
   }
