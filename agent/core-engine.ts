@@ -216,6 +216,9 @@ export class EngineState {
       scrape.ranks.some((rank) => rank.asleep === true),
       nowMs,
     );
+    if (this.lifecycle.phase === 'asleep' && before !== 'asleep') {
+      for (const target of this.targets) target.cacheEmptied();
+    }
     if (verdict === 'new' && !firstLife) this.reborn(nowMs);
     else if (verdict !== 'same') this.firstSeen(nowMs);
     else if (before !== this.lifecycle.phase && this.lifecycle.phase === 'warming') {

@@ -13,6 +13,8 @@ export interface SentState {
   reportedVersion: number;
   /** Of the last prefix message; null before the snapshot. */
   prefixSeq: number | null;
+  /** Life of the index that the last prefix message was about. */
+  prefixLife: string;
 }
 
 export class AgentLink {
@@ -47,7 +49,7 @@ export class AgentLink {
   sentState(key: string): SentState {
     let state = this.sent.get(key);
     if (state === undefined) {
-      state = { reportedMs: -Infinity, reportedVersion: -1, prefixSeq: null };
+      state = { reportedMs: -Infinity, reportedVersion: -1, prefixSeq: null, prefixLife: '' };
       this.sent.set(key, state);
     }
     return state;
@@ -76,6 +78,13 @@ export class LinkTable {
   /** Links whose welcome has come. */
   *welcomed(): IterableIterator<AgentLink> {
     for (const link of this.links.values()) if (link.router !== null) yield link;
+  }
+
+  /** The longest least interval that a router has named, ms. */
+  get minReportIntervalMs(): number {
+    let longest = 0;
+    for (const link of this.welcomed()) longest = Math.max(longest, link.minReportIntervalMs);
+    return longest;
   }
 
   /** At least one link is up and every one has had its welcome. */

@@ -107,7 +107,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
     largestPrefillMs: waiting.largestMs,
     prefillTps,
     slotWaitMs: target.slots.slotWaitMs(open + (foreign?.open ?? 0), nowMs),
-    workingSetTokens: null,
+    workingSetTokens: target.kv.workingSetTokens(nowMs),
     itlMs: target.rates.itlMs,
     running: open + (foreign?.open ?? 0),
     runningMax: target.slots.runningMax(nowMs),

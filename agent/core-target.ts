@@ -7,6 +7,7 @@ import { Backlog } from './policy/backlog.ts';
 import { CostLearner, DEFAULT_PRIOR, loneObservation } from './policy/cost-learner.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import { HitTrust } from './policy/hit-trust.ts';
+import { KvBook } from './policy/kv-book.ts';
 import { LedgerHistory } from './policy/ledger-history.ts';
 import { Ledger } from './policy/ledger.ts';
 import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts';
@@ -44,11 +45,13 @@ export class TargetState {
   readonly ratio = new TokenRatio();
   readonly learner: CostLearner;
   readonly busy = new BusyRate();
+  readonly kv: KvBook;
   /** The last good scrape and when it was asked for. */
   scrape: { readonly rank: RankScrape; readonly sentMs: number } | null = null;
   /** Grows with every change that a report would show. */
   version = 0;
   reportSeq = 0;
+  private readonly context: CoreContext;
   private readonly observer = new PrefillObserver();
   private curveKnown = false;
   /** When work last began to wait for tokens, and when a token or counter last moved. */
@@ -64,6 +67,12 @@ export class TargetState {
     this.slots = new SlotEstimate(settings.runningMax);
     const stepTokens = settings.stepTokens ?? DEFAULT_PRIOR.stepTokens;
     this.learner = new CostLearner({ prior: { ...DEFAULT_PRIOR, stepTokens } });
+    this.context = context;
+    this.kv = new KvBook(() => ({
+      bytesPerToken: this.ratio.mean,
+      capacityTokens: this.scrape?.rank.kvCapacityTokens ?? null,
+      itlMs: this.rates.itlMs,
+    }));
     this.ledger = new Ledger({
       linkGraceMs: settings.linkGraceMs,
       listener: {
@@ -107,6 +116,7 @@ export class TargetState {
     const decoding = moment.open - moment.withoutFirstToken;
     const { running, waiting, kvUsageRatio } = rank;
     this.slots.scraped({ running, waiting, kvUsageRatio, decoding }, nowMs);
+    this.kv.fit(nowMs);
     this.version += 1;
   }
 
@@ -122,6 +132,7 @@ export class TargetState {
     this.rates.clear();
     this.slots.clear();
     this.observer.clear();
+    this.kv.clear();
     this.trust.reset();
     this.scrape = null;
     if (this.knownCurve !== null) this.learner.anchor(this.learner.curve(), REBORN_SPREAD);
@@ -137,6 +148,7 @@ export class TargetState {
     }
     if (state.prefillTps !== null) this.busy.adopt(state.prefillTps);
     this.ratio.adopt(state.bytesPerToken, state.partTokens);
+    this.kv.index.restore(state.runs, state.leaves);
     this.trust.adopt(state.kappa);
     if (state.runningMax !== null) this.slots.adopt(state.runningMax, nowMs);
     this.version += 1;
@@ -145,6 +157,12 @@ export class TargetState {
   /** Measured alone on an idle engine. */
   calibrated(ms: number, tokens: { readonly uncached: number; readonly cached: number }): void {
     this.learner.observe(loneObservation(ms, tokens, this.learner.curve().stepTokens));
+    this.version += 1;
+  }
+
+  /** The engine sleeps or its cache was reset: nothing is cached. */
+  cacheEmptied(): void {
+    this.kv.clear();
     this.version += 1;
   }
 
@@ -242,6 +260,7 @@ export class TargetState {
     if (entry.router !== null && this.ledger.openCount() === 1) this.workSinceMs = entry.sentMs;
     this.history.opened(entry);
     this.backlog.add(entry);
+    if (entry.router !== null) this.kv.opened(entry, this.nowMs);
   }
 
   private showedFirstToken(entry: LedgerEntry): void {
@@ -251,6 +270,7 @@ export class TargetState {
     if (this.hasForeign()) this.observer.blurred(atMs);
     this.backlog.pass(entry, atMs);
     this.observer.passed(entry, atMs);
+    this.kv.confirmed(entry);
   }
 
   private closed(entry: LedgerEntry): void {
@@ -263,6 +283,7 @@ export class TargetState {
       this.learn(entry);
     }
     this.backlog.remove(entry);
+    this.kv.closed(entry, this.nowMs);
     this.history.closedAt(entry, this.nowMs);
     if (entry.router !== null) this.slots.ended(open, endedMs);
   }
@@ -276,6 +297,15 @@ export class TargetState {
     const blockTokens = this.scrape?.rank.blockTokens ?? 1;
     const predicted = Math.floor(facts.matchedTokens / blockTokens) * blockTokens;
     if (usage.cachedTokens !== null) this.trust.observe(predicted, usage.cachedTokens);
+    if (!this.trust.broken) return;
+    this.context.log('warn', 'index_dropped', {
+      replica: this.replica,
+      rank: this.rank,
+      kappa: this.trust.kappa,
+      chunks: this.kv.index.chunks,
+    });
+    this.trust.reset();
+    this.kv.clear();
   }
 
   private hasForeign(): boolean {

@@ -7,6 +7,7 @@ import type { CoreContext } from './core-context.ts';
 import { EngineState } from './core-engine.ts';
 import { LinkTable } from './core-links.ts';
 import type { AgentLink } from './core-links.ts';
+import { PrefixFeed } from './core-prefixes.ts';
 import { buildReport } from './core-report.ts';
 import type { AgentStatus } from './core-status.ts';
 import type { LedgerMessage, TargetState } from './core-target.ts';
@@ -42,6 +43,7 @@ export class AgentCore {
   private effects: AgentEffect[] = [];
   private uniques = 0;
   private stopped = false;
+  private readonly prefixes: PrefixFeed;
 
   constructor(deps: AgentCoreDeps) {
     this.deps = deps;
@@ -52,6 +54,7 @@ export class AgentCore {
       log: (level, code, fields) => this.effects.push({ kind: 'log', level, code, fields }),
       unique: () => this.unique(),
     };
+    this.prefixes = new PrefixFeed(this.context, this.links);
   }
 
   /** Takes one event and says what is to be done, in order. */
@@ -219,7 +222,10 @@ export class AgentCore {
   private report(nowMs: number): void {
     for (const engine of this.engines.values()) {
       if (!engine.speaks) continue;
-      for (const target of engine.targets) this.reportTarget(engine, target, nowMs);
+      for (const target of engine.targets) {
+        this.reportTarget(engine, target, nowMs);
+        this.prefixes.flush(engine.incarnation, target, nowMs);
+      }
     }
   }
 
@@ -256,6 +262,7 @@ export class AgentCore {
     for (const engine of this.engines.values()) {
       if (!engine.speaks) continue;
       for (const target of engine.targets) {
+        next = Math.min(next, this.prefixes.dueMs(engine.incarnation, target));
         for (const link of this.links.welcomed()) {
           if (!link.fenced.has(target.replica)) next = Math.min(next, this.dueMs(link, target));
         }

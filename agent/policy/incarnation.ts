@@ -95,14 +95,19 @@ export class IncarnationTracker {
   }
 
   private randomText(): string {
-    const word = () => Math.floor(this.random.next() * 0x1_0000_0000).toString(16).padStart(8, '0');
+    const word = () =>
+      Math.floor(this.random.next() * 0x1_0000_0000)
+        .toString(16)
+        .padStart(8, '0');
     return word() + word();
   }
 }
 
 function below(now: EngineCounters, before: EngineCounters): boolean {
-  return less(now.promptTokens, before.promptTokens) ||
-    less(now.generationTokens, before.generationTokens);
+  return (
+    less(now.promptTokens, before.promptTokens) ||
+    less(now.generationTokens, before.generationTokens)
+  );
 }
 
 function less(a: number | null, b: number | null): boolean {

@@ -109,7 +109,8 @@ export class Ledger {
       });
     }
     for (const [lease, entry] of book.entries) {
-      if (!named.has(lease)) this.close(book, entry, { endedMs: nowMs, outcome: null, usage: null });
+      if (!named.has(lease))
+        this.close(book, entry, { endedMs: nowMs, outcome: null, usage: null });
     }
     return 'applied';
   }
@@ -150,7 +151,11 @@ export class Ledger {
   }
 
   /** It ended; `firstTokenMs` is null when it showed none. */
-  ownEnded(lease: LeaseId, end: { firstTokenMs: number | null; usage: Usage | null }, nowMs: number) {
+  ownEnded(
+    lease: LeaseId,
+    end: { firstTokenMs: number | null; usage: Usage | null },
+    nowMs: number,
+  ) {
     const entry = this.own.get(lease);
     if (entry === undefined) return;
     if (end.firstTokenMs !== null) this.showFirstToken(entry, end.firstTokenMs);

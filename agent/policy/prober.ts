@@ -70,7 +70,11 @@ export class Prober {
    * refused (the scrape decides about that), or first answered with a status: it may be full.
    */
   ended(
-    outcome: { readonly ok: boolean; readonly ttftMs: number | null; readonly cause: string | null },
+    outcome: {
+      readonly ok: boolean;
+      readonly ttftMs: number | null;
+      readonly cause: string | null;
+    },
     movedMs: number,
     nowMs: number,
   ): 'good' | 'bad' | 'forgiven' {

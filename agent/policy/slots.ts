@@ -59,7 +59,8 @@ export class SlotEstimate {
     if (!stuck) {
       this.limit = null;
       this.candidate = null;
-      if (running !== null && this.learned !== null && running > this.learned) this.learned = running;
+      if (running !== null && this.learned !== null && running > this.learned)
+        this.learned = running;
       return;
     }
     this.limit = (kvUsageRatio ?? 0) >= KV_FULL ? 'kv' : 'slots';

@@ -57,6 +57,11 @@ export class TokenRatio {
   }
 
   /** Null until learned. */
+  get mean(): number | null {
+    return this.tokens === 0 ? null : this.bytes / this.tokens;
+  }
+
+  /** Null until learned. */
   ratio(): BytesPerToken | null {
     if (this.tokens === 0) return null;
     const sorted = [...this.samples].sort((a, b) => a - b);

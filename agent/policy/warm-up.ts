@@ -134,7 +134,8 @@ export class WarmUp {
     const prompt = extends_
       ? extendedText(this.prefix ?? '', this.nonce(), words)
       : uniqueText(this.nonce(), words);
-    if (planned.measured && planned.uncached === this.prefixTokens && !extends_) this.prefix = prompt;
+    if (planned.measured && planned.uncached === this.prefixTokens && !extends_)
+      this.prefix = prompt;
     return { purpose: 'calibration', prompt, maxTokens: 1, ...planned };
   }
 

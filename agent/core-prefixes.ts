@@ -1,0 +1,78 @@
+// Tells the routers which prefixes a target holds: a snapshot on every new link, then deltas, the same to all,
+// once per report interval. An index that begins anew (another engine life, dropped) begins with a snapshot.
+
+import type { CoreContext } from './core-context.ts';
+import type { AgentLink, LinkTable } from './core-links.ts';
+import type { TargetState } from './core-target.ts';
+import type { PrefixDelta } from './policy/prefix-index.ts';
+import { targetKey } from '../shared/model/ids.ts';
+import type { Incarnation } from '../shared/model/ids.ts';
+
+export class PrefixFeed {
+  private readonly context: CoreContext;
+  private readonly links: LinkTable;
+  private readonly flushedMs = new Map<TargetState, number>();
+
+  constructor(context: CoreContext, links: LinkTable) {
+    this.context = context;
+    this.links = links;
+  }
+
+  /** When the next message about the target is due; Infinity when there is nothing to say. */
+  dueMs(incarnation: Incarnation | null, target: TargetState): number {
+    if (incarnation === null) return Infinity;
+    for (const link of this.links.welcomed()) {
+      if (this.needsSnapshot(link, incarnation, target)) return -Infinity;
+    }
+    if (!target.kv.index.changed || this.links.routers === 0) return Infinity;
+    return (this.flushedMs.get(target) ?? -Infinity) + this.links.minReportIntervalMs;
+  }
+
+  flush(incarnation: Incarnation | null, target: TargetState, nowMs: number): void {
+    if (incarnation === null || this.dueMs(incarnation, target) > nowMs) return;
+    const { index } = target.kv;
+    const fresh: AgentLink[] = [];
+    const following: AgentLink[] = [];
+    for (const link of this.links.welcomed()) {
+      if (link.fenced.has(target.replica)) continue;
+      (this.needsSnapshot(link, incarnation, target) ? fresh : following).push(link);
+    }
+    // Drained before the snapshot is taken: what a snapshot holds is not told again.
+    const delta = index.drain();
+    this.flushedMs.set(target, nowMs);
+    if (delta !== null)
+      for (const link of following) this.send(link, incarnation, { target, delta });
+    if (fresh.length === 0) return;
+    const snapshot = index.snapshot();
+    for (const link of fresh) {
+      const state = link.sentState(targetKey(target));
+      state.prefixLife = lifeOf(incarnation, target);
+      state.prefixSeq = null;
+      this.send(link, incarnation, { target, delta: snapshot });
+    }
+  }
+
+  private needsSnapshot(link: AgentLink, incarnation: Incarnation, target: TargetState): boolean {
+    if (link.fenced.has(target.replica)) return false;
+    const state = link.sentState(targetKey(target));
+    return state.prefixSeq === null || state.prefixLife !== lifeOf(incarnation, target);
+  }
+
+  private send(
+    link: AgentLink,
+    incarnation: Incarnation,
+    what: { readonly target: TargetState; readonly delta: PrefixDelta },
+  ): void {
+    const { target, delta } = what;
+    const state = link.sentState(targetKey(target));
+    state.prefixSeq = state.prefixSeq === null ? 0 : state.prefixSeq + 1;
+    const { replica, rank } = target;
+    const seq = state.prefixSeq;
+    const message = { kind: 'prefix', replica, rank, incarnation, seq, ...delta } as const;
+    this.context.emit({ kind: 'send', link: link.link, message });
+  }
+}
+
+function lifeOf(incarnation: Incarnation, target: TargetState): string {
+  return `${incarnation}/${target.kv.index.life}`;
+}

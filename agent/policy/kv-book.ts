@@ -1,0 +1,123 @@
+// The prefix index of one target together with its open requests: what every request holds, how much of the
+// KV cache all that takes, and how large the live conversations are together.
+//
+//   occupancy   = index + Σ open requests (tail of the prompt + answer so far)
+//   working set = distinct tokens touched within τ or held by open requests, their tails and answers included
+
+import { CHUNK_BYTES } from '../../shared/model/prompt.ts';
+import type { LedgerEntry } from './ledger.ts';
+import { PrefixIndex } from './prefix-index.ts';
+import type { PrefixHold } from './prefix-index.ts';
+import { TurnGaps } from './turn-gaps.ts';
+
+/** Bytes per token until learned. */
+const ASSUMED_BYTES_PER_TOKEN = 4;
+/** KV capacity until the engine tells, tokens. */
+const ASSUMED_CAPACITY = 131_072;
+/** A working set is counted anew at most so often, ms. */
+const COUNT_EVERY_MS = 250;
+
+/** What the engine and the usage have taught about tokens. */
+export interface TokenFacts {
+  readonly bytesPerToken: number | null;
+  readonly capacityTokens: number | null;
+  readonly itlMs: number | null;
+}
+
+export class KvBook {
+  readonly index = new PrefixIndex();
+  readonly gaps = new TurnGaps();
+  private readonly holds = new Map<LedgerEntry, readonly PrefixHold[]>();
+  private readonly facts: () => TokenFacts;
+  private counted: { readonly atMs: number; readonly tokens: number } | null = null;
+
+  constructor(facts: () => TokenFacts) {
+    this.facts = facts;
+  }
+
+  opened(entry: LedgerEntry, nowMs: number): void {
+    const holds = entry.facts.chains.map((chain) => {
+      const { hold, gapsMs } = this.index.open(chain, nowMs);
+      for (const gapMs of gapsMs) this.gaps.observe(gapMs);
+      return hold;
+    });
+    this.holds.set(entry, holds);
+    this.fit(nowMs);
+  }
+
+  /** The engine has computed the prompt. */
+  confirmed(entry: LedgerEntry): void {
+    for (const hold of this.holds.get(entry) ?? []) this.index.confirm(hold);
+  }
+
+  closed(entry: LedgerEntry, nowMs: number): void {
+    const holds = this.holds.get(entry) ?? [];
+    const { usage } = entry;
+    const [only] = holds;
+    if (entry.outcome === 'complete') this.confirmed(entry);
+    if (
+      entry.outcome === 'complete' &&
+      usage !== null &&
+      only !== undefined &&
+      holds.length === 1
+    ) {
+      const turn = {
+        promptTokens: usage.promptTokens,
+        answerTokens: usage.completionTokens,
+        tailTokens: this.tailTokens(entry, only.chunks),
+      };
+      this.index.complete(only, turn, nowMs);
+    }
+    for (const hold of holds) this.index.release(hold);
+    this.holds.delete(entry);
+    this.fit(nowMs);
+  }
+
+  /** Evicts what the engine must have evicted by now. */
+  fit(nowMs: number): void {
+    const { capacityTokens } = this.facts();
+    const capacity = (capacityTokens ?? ASSUMED_CAPACITY) - this.openTokens(nowMs);
+    this.index.evict(capacity, this.bytesPerToken);
+  }
+
+  workingSetTokens(nowMs: number): number {
+    if (this.counted !== null && nowMs - this.counted.atMs < COUNT_EVERY_MS) {
+      return this.counted.tokens;
+    }
+    const since = nowMs - this.gaps.tauMs();
+    const held = [...this.holds.values()].flat();
+    const tokens =
+      this.index.workingSetTokens(since, held, this.bytesPerToken) + this.openTokens(nowMs);
+    this.counted = { atMs: nowMs, tokens };
+    return tokens;
+  }
+
+  /** The engine is another one, or its cache was emptied; open requests no longer hold anything. */
+  clear(): void {
+    this.index.clear();
+    this.counted = null;
+  }
+
+  private get bytesPerToken(): number {
+    return this.facts().bytesPerToken ?? ASSUMED_BYTES_PER_TOKEN;
+  }
+
+  /** Tails and answers of open requests: in the KV cache, not in the index. */
+  private openTokens(nowMs: number): number {
+    const { itlMs } = this.facts();
+    let tokens = 0;
+    for (const [entry, holds] of this.holds) {
+      const chunks = holds.reduce((sum, hold) => sum + hold.chunks, 0);
+      tokens += this.tailTokens(entry, chunks);
+      if (entry.firstTokenMs === null || itlMs === null || itlMs <= 0) continue;
+      const written = Math.max(0, nowMs - entry.firstTokenMs) / itlMs;
+      tokens += Math.min(written, entry.facts.maxTokens ?? Infinity);
+    }
+    return tokens;
+  }
+
+  private tailTokens(entry: LedgerEntry, chunks: number): number {
+    const bytes = entry.facts.promptBytes - chunks * CHUNK_BYTES;
+    return Math.max(0, bytes) / this.bytesPerToken;
+  }
+}
