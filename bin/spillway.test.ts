@@ -90,7 +90,7 @@ describe('bad input', () => {
       /--set router\.routing\.holdMs: must be at least 1 ms/,
     ],
     [['router', '--set', 'pools.0.id=['], /--set pools\.0\.id: the value is not YAML/],
-    [['router', '--set', 'pools.0.apiKey=a b'], /--set pools\.0\.apiKey: must be 1 to 512 visible/],
+    [['router', '--set', 'pools.0.id=a b'], /--set pools\.0\.id: must be 1 to 200 printable/],
     [['router', '--set', 'router.rooting.holdMs=9'], /unknown key; did you mean "routing"/],
     [['router', '--config', 'absent.yaml'], /^spillway router: absent\.yaml: cannot be read/],
     [['up'], /^spillway up: which engine\?/],

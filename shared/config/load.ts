@@ -106,7 +106,7 @@ function isSection(value: unknown): value is Record<string, unknown> {
 function put(root: Record<string, unknown>, path: Path, value: unknown): void {
   let place: Record<string | number, unknown> = root;
   for (const [depth, step] of path.slice(0, -1).entries()) {
-    const inner = place[step];
+    const inner = Object.hasOwn(place, step) ? place[step] : undefined;
     const empty = typeof path[depth + 1] === 'number' ? [] : {};
     const next = typeof inner === 'object' && inner !== null ? inner : empty;
     place[step] = next;
