@@ -67,7 +67,7 @@ test('no more than half of a pool is ejected, the longest open first', () => {
   const pool = (...openedAtMs: (number | null)[]) =>
     openedAtMs.map((atMs, id) => ({ id, breaker: atMs === null ? new Breaker() : broken(atMs) }));
   const ids = (...opened: (number | null)[]) =>
-    [...ejected(pool(...opened), 4_000)].map((target) => target.id).sort();
+    [...ejected(pool(...opened), 4_000)].map(({ id }) => id).toSorted((a, b) => a - b);
   expect(ids(0)).toEqual([]);
   expect(ids(0, null)).toEqual([0]);
   expect(ids(1, 0)).toEqual([1]);

@@ -17,6 +17,7 @@ import { REGIONAL_DEFAULTS, type RegionalSettings } from '../../shared/model/set
 import type { RouterMessage } from '../../shared/protocol/messages.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { RegionalCore } from './core.ts';
+import type { TargetStatus } from './core-status.ts';
 import type {
   Attempt,
   AttemptResult,
@@ -270,13 +271,35 @@ export function sentTo(effects: readonly RouterEffect[], link: string): RouterMe
   );
 }
 
-export function kindsIn(effects: readonly RouterEffect[]): string[] {
-  return effects.map((effect) => effect.kind);
-}
-
 export function refusalIn(
   effects: readonly RouterEffect[],
 ): Extract<RouterEffect, { kind: 'refuse' }> | null {
   const found = effects.find((effect) => effect.kind === 'refuse');
   return found?.kind === 'refuse' ? found : null;
+}
+
+/** The one attempt among the effects. */
+export function attemptIn(effects: readonly RouterEffect[]): { lease: string; replica: string } {
+  const [one] = attemptsIn(effects);
+  if (one === undefined) throw new Error(`no attempt in ${JSON.stringify(effects)}`);
+  return { lease: one.lease, replica: one.target.replica };
+}
+
+export function decisionIn(effects: readonly RouterEffect[]): string {
+  for (const effect of effects) {
+    if ('decision' in effect && effect.decision !== null) {
+      return `${effect.decision.kind}/${effect.decision.reason}`;
+    }
+  }
+  return 'none';
+}
+
+export function targetStatus(
+  rig: CoreRig,
+  name: string,
+): TargetStatus & { link: string; down: boolean } {
+  const replica = rig.core.status(rig.nowMs).pools[0]?.replicas.find(({ id }) => id === name);
+  const found = replica?.targets[0];
+  if (replica === undefined || found === undefined) throw new Error(`no replica ${name}`);
+  return { ...found, link: replica.link, down: replica.down };
 }

@@ -1,0 +1,138 @@
+import { describe, expect, test } from 'vitest';
+import type { RequestId } from '../../shared/model/ids.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import { attemptsIn, chainOf, CoreRig, decisionIn, refusalIn, sentTo } from './core.harness.ts';
+import type { RouterEffect } from './events.ts';
+
+describe('the queue', () => {
+  const full: Partial<ReplicaReport> = { waitingPrefillMs: 60 };
+
+  test('holds when every candidate is full, not when one has room', () => {
+    const rig = new CoreRig();
+    rig.ready('a', full);
+    rig.ready('b', { waitingPrefillMs: 59 });
+    expect(decisionIn(rig.arrive())).toMatch(/^send/);
+    rig.report('b', { running: 8, runningMax: 8 });
+    expect(decisionIn(rig.arrive())).toBe('queue/all_full');
+  });
+
+  test('releases when reports say so, the work that is short first', () => {
+    const rig = new CoreRig();
+    rig.ready('a', full);
+    rig.arrive({ prompts: [chainOf([1, 2, 3])] });
+    rig.arrive({ prompts: [chainOf([4])] });
+    const effects = rig.report('a', { ackedSeq: 0 });
+    expect(attemptsIn(effects).map(({ lease }) => lease)).toEqual(['r2.1']);
+    expect(attemptsIn(rig.report('a', { ackedSeq: 1 })).map(({ lease }) => lease)).toEqual([
+      'r1.1',
+    ]);
+  });
+
+  test('releases by itself when the reported backlog must have shrunk below the hold', () => {
+    const rig = new CoreRig();
+    rig.ready('a', { waitingPrefillMs: 500 });
+    rig.arrive();
+    expect(attemptsIn(rig.pass(439))).toEqual([]);
+    expect(attemptsIn(rig.pass(10))).toMatchObject([{ queueMs: 441 }]);
+  });
+
+  test('lets nobody pass those who wait', () => {
+    const rig = new CoreRig();
+    rig.ready('a', full);
+    rig.arrive();
+    const late = rig.request({ prompts: [chainOf([1, 2])] });
+    rig.nowMs += 1_000;
+    const effects = rig.handle({ kind: 'arrived', request: late });
+    // The report is a second old and its backlog gone: the first one goes, the new one waits its turn.
+    expect(attemptsIn(effects).map(({ lease }) => lease)).toEqual(['r1.1']);
+    expect(decisionIn(effects.filter(({ kind }) => kind === 'queued'))).toBe('queue/order');
+  });
+
+  test('holds for pending capacity, and refuses when none is in sight', () => {
+    const rig = new CoreRig();
+    rig.link('a');
+    rig.report('a', { phase: 'loading', etaMs: 20_000 });
+    expect(decisionIn(rig.arrive())).toBe('queue/no_capacity_yet');
+    const effects = rig.report('a', { phase: 'starting' });
+    expect(refusalIn(effects)).toMatchObject({ code: 'warming_up', request: 'r1' });
+    expect(refusalIn(rig.arrive())?.code).toBe('warming_up');
+    rig.report('a', { phase: 'dead' });
+    expect(refusalIn(rig.arrive())?.code).toBe('no_replica');
+  });
+
+  test('refuses at once when capacity will come too late', () => {
+    const rig = new CoreRig();
+    rig.link('a');
+    rig.report('a', { phase: 'loading', etaMs: 90_000 });
+    const refusal = refusalIn(rig.arrive());
+    expect(refusal).toMatchObject({ code: 'warming_up', decision: { reason: 'wait_limit' } });
+    expect(refusal?.retryAfterMs).toBe(60_000);
+  });
+
+  test('gives up after its limit, and before a deadline that can no longer be kept', () => {
+    const rig = new CoreRig({ settings: { queueMaxWaitMs: 5_000 } });
+    rig.ready('a', { running: 4, runningMax: 4 });
+    rig.arrive();
+    rig.arrive({ clientDeadlineMs: 2_000 });
+    const keepAlive = (): void => void rig.report('a', { running: 4, runningMax: 4 });
+    const refusals: [number, string, string][] = [];
+    const started = rig.nowMs;
+    for (let k = 0; k < 60; k += 1) {
+      for (const effect of rig.pass(100)) {
+        if (effect.kind !== 'refuse') continue;
+        refusals.push([rig.nowMs - started, effect.code, effect.decision?.reason ?? '']);
+      }
+      keepAlive();
+    }
+    // 128 ms of prefill fit before 2,000 ms until 1,872 ms.
+    expect(refusals).toEqual([
+      [1_900, 'saturated', 'deadline_unreachable'],
+      [5_000, 'queue_timeout', 'queue_timeout'],
+    ]);
+  });
+
+  test('is bounded: at the limit the least urgent is given up for a more urgent one only', () => {
+    const rig = new CoreRig({ settings: { queueMaxRequests: 2 } });
+    rig.ready('a', full);
+    rig.arrive({ priority: 1 });
+    rig.arrive({ priority: 1 });
+    const shed = rig.arrive({ priority: 1 });
+    expect(refusalIn(shed)).toMatchObject({ request: 'r3', code: 'saturated' });
+    const swapped = rig.arrive({ priority: 0 });
+    expect(refusalIn(swapped)).toMatchObject({ request: 'r2', code: 'saturated' });
+    expect(rig.core.status(rig.nowMs).pools[0]?.queue.requests).toBe(2);
+    expect(rig.seen.filter(({ kind }) => kind === 'limit')).toHaveLength(2);
+  });
+
+  test('is told to the agents on change, at most once per interval', () => {
+    const rig = new CoreRig();
+    rig.ready('a', { running: 4, runningMax: 4 });
+    const told = (effects: RouterEffect[]): unknown[] =>
+      sentTo(effects, 'a').filter(({ kind }) => kind === 'queued');
+    expect(told(rig.arrive())).toMatchObject([{ requests: 1, prefillMs: 128, topPriority: 0 }]);
+    expect(told(rig.arrive({ priority: -1 }))).toEqual([]);
+    expect(told(rig.pass(60))).toMatchObject([{ requests: 2, prefillMs: 256, topPriority: -1 }]);
+    expect(told(rig.pass(1_000))).toEqual([]);
+  });
+
+  test('forgets a client that leaves', () => {
+    const rig = new CoreRig();
+    rig.ready('a', full);
+    rig.arrive();
+    expect(rig.handle({ kind: 'clientGone', request: 'r1' as RequestId })).toEqual([]);
+    expect(rig.core.status(rig.nowMs)).toMatchObject({ openRequests: 0 });
+    expect(attemptsIn(rig.report('a'))).toEqual([]);
+  });
+
+  test('with other routers queueing, a target gets one request at wait 0 and no more until it reports', () => {
+    const rig = new CoreRig();
+    const others = { prefillMs: 900, requests: 3, topPriority: 0, routersQueueing: 2 };
+    rig.ready('a', { ...full, queued: others });
+    for (let k = 0; k < 3; k += 1) rig.arrive();
+    const first = rig.report('a', { ackedSeq: 0, queued: { ...others, routersQueueing: 3 } });
+    expect(attemptsIn(first)).toHaveLength(1);
+    expect(attemptsIn(rig.pass(500))).toHaveLength(0);
+    const second = rig.report('a', { ackedSeq: 1, queued: { ...others, routersQueueing: 3 } });
+    expect(attemptsIn(second)).toHaveLength(1);
+  });
+});
