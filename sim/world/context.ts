@@ -28,13 +28,17 @@ export class WorldContext {
   /** Notes an event of a core and runs the checks. */
   handled(line: string): void {
     this.log.add(`${this.timeline.nowMs.toFixed(6)} ${line}`);
-    for (const check of this.#checks) {
-      try {
-        check();
-      } catch (cause) {
-        const tail = this.log.tail().join('\n');
-        throw new Error(`seed ${this.#seed}: a check failed after\n${tail}`, { cause });
-      }
+    for (const check of this.#checks) check();
+  }
+
+  /** Names the seed and the last events where a run fails. */
+  guard(run: () => void): void {
+    try {
+      run();
+    } catch (cause) {
+      const tail = this.log.tail().join('\n');
+      const why = cause instanceof Error ? cause.message : String(cause);
+      throw new Error(`seed ${this.#seed}: ${why}, after\n${tail}`, { cause });
     }
   }
 }

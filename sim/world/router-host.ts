@@ -6,7 +6,7 @@
 import type { Random } from '../../shared/lib/random.ts';
 import type { LeaseId, LinkId, ReplicaId, RequestId, RouterId } from '../../shared/model/ids.ts';
 import type { AgentMessage, RouterMessage, Usage } from '../../shared/protocol/messages.ts';
-import { RegionalCore } from '../../router/regional/core.ts';
+import { RegionalCore, type TargetStatus } from '../../router/regional/core.ts';
 import type {
   Attempt,
   AttemptResult,
@@ -165,6 +165,26 @@ export class RouterHost {
   linkDown(link: LinkId): void {
     if (!this.#links.delete(link) || !this.#greeted.delete(link)) return;
     this.#handle({ kind: 'linkDown', link });
+  }
+
+  /** How the core sees a replica's only rank now; null where it does not know it. */
+  target(replica: ReplicaId): TargetStatus | null {
+    const status = this.core?.status(this.#context.timeline.nowMs);
+    for (const pool of status?.pools ?? []) {
+      const found = pool.replicas.find((candidate) => candidate.id === replica);
+      if (found !== undefined) return found.targets[0] ?? null;
+    }
+    return null;
+  }
+
+  get readyReplicas(): number {
+    const status = this.core?.status(this.#context.timeline.nowMs);
+    return (status?.pools ?? []).reduce((total, pool) => total + pool.ready, 0);
+  }
+
+  get queued(): number {
+    const status = this.core?.status(this.#context.timeline.nowMs);
+    return (status?.pools ?? []).reduce((total, pool) => total + pool.queue.requests, 0);
   }
 
   /** Throws where the core's leases and this shell's attempts disagree. */

@@ -1,7 +1,8 @@
 // Virtual time: tasks run in order of their instant, and in order of their planning where instants are equal, so a run
 // depends on nothing but its inputs.
 //
-// Invariants: time never goes back; a task planned in the past runs now; at most `maxPending` tasks are planned.
+// Invariants: time never goes back; a task planned in the past runs now; at most `maxPending` tasks are planned; at most
+// `maxAtOnce` run without time passing, so that a core that always wants to be woken now fails the run.
 
 export interface Planned {
   readonly atMs: number;
@@ -16,10 +17,13 @@ export class Timeline {
   steps = 0;
   readonly #heap: Planned[] = [];
   readonly #maxPending: number;
+  readonly #maxAtOnce: number;
   #order = 0;
+  #atOnce = 0;
 
-  constructor(maxPending = 1_000_000) {
+  constructor(maxPending = 1_000_000, maxAtOnce = 20_000) {
     this.#maxPending = maxPending;
+    this.#maxAtOnce = maxAtOnce;
   }
 
   /** Runs `task` at `atMs`, or now where that has passed. */
@@ -49,6 +53,8 @@ export class Timeline {
       const task = first.task;
       if (task === null) continue;
       first.task = null;
+      this.#atOnce = first.atMs > this.nowMs ? 0 : this.#atOnce + 1;
+      if (this.#atOnce > this.#maxAtOnce) throw new Error(`time stands still at ${this.nowMs} ms`);
       this.nowMs = first.atMs;
       this.steps++;
       task();

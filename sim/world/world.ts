@@ -112,7 +112,9 @@ export class World {
 
   run(forMs: number): void {
     const untilMs = this.nowMs + forMs;
-    while (this.context.timeline.step(untilMs));
+    this.context.guard(() => {
+      while (this.context.timeline.step(untilMs));
+    });
     this.context.timeline.settle(untilMs);
   }
 
@@ -128,7 +130,7 @@ export class World {
   /** Runs until every router sees every replica ready. */
   runUntilReady(withinMs = 600_000): void {
     const ready = (): boolean =>
-      this.routers.every((router) => router.readyReplicas(this.nowMs) === this.engines.length);
+      this.routers.every((router) => router.readyReplicas === this.engines.length);
     this.runUntil(ready, withinMs, 250);
   }
 
