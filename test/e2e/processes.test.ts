@@ -123,9 +123,11 @@ describe('a conversation', () => {
     await fleet.startRouter();
     await fleet.whenReady('four', 4);
     await fleet.whenReady('solo', 1);
-    // The snapshots of four agents come one after the other.
-    await until(async () => (await explain(two)).cachedTokens === before.cachedTokens);
-    expect(await explain(two)).toEqual(before);
+    // The agents' snapshots come one after the other; the answer's own tokens may have been added since.
+    await until(
+      async () => Number((await explain(two)).cachedTokens) >= Number(before.cachedTokens),
+    );
+    expect((await explain(two)).replica).toBe(before.replica);
     expect((await ask('four-model', two)).header('replica')).toBe(one.header('replica'));
   });
 
