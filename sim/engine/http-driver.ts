@@ -47,6 +47,7 @@ export class EngineDriver {
   change(act: (nowMs: number) => readonly EngineEvent[] | void): void {
     this.catchUp();
     this.#dispatch(act(this.nowMs()) ?? []);
+    this.catchUp();
     this.#arm();
   }
 

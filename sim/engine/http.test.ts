@@ -1,0 +1,273 @@
+// The HTTP surface against recorded answers of a real vLLM 0.32.0.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import {
+  call,
+  dataOf,
+  open,
+  readText,
+  recorded,
+  RECORDED_PROFILE,
+  shapeOf,
+  startTestEngine,
+  streamShape,
+  type Answer,
+  type Call,
+  type TestEngine,
+} from './http-test-harness.ts';
+
+const MESSAGES = [{ role: 'user', content: 'Say something about the sea. '.repeat(300) }];
+const CHAT = { model: 'tiny-llama', messages: MESSAGES, max_tokens: 4 };
+
+let test: TestEngine;
+
+beforeAll(async () => {
+  test = await startTestEngine();
+});
+
+afterAll(() => test.engine.close());
+
+/** A streamed answer; time moves on once its head is there. */
+async function stream(path: string, body: object): Promise<Answer> {
+  const response = await open(test.engine, path, { body: { ...body, stream: true } });
+  test.time.advance(60_000);
+  const text = await readText(response);
+  return { status: response.statusCode ?? 0, headers: response.headers, text };
+}
+
+/** An answer in one piece; time moves on once the request is with the engine. */
+async function whole(path: string, body: object, options: Call = {}): Promise<Answer> {
+  const answer = call(test.engine, path, { ...options, body });
+  await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBeGreaterThan(0);
+  test.time.advance(60_000);
+  return answer;
+}
+
+describe('answers', () => {
+  it('have the members of a recorded chat answer, in order', async () => {
+    const answer = await whole('/v1/chat/completions', CHAT);
+    const expected = recorded('chat-first-turn.http');
+    expect(answer.status).toBe(expected.status);
+    expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected.body)));
+  });
+
+  it('have the members of a recorded completion, in order', async () => {
+    const answer = await whole('/v1/completions', { prompt: 'The sea', max_tokens: 4 });
+    const expected = recorded('completion.http').body;
+    expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected)));
+  });
+
+  it('ignore members that they do not know', async () => {
+    const answer = await whole('/v1/chat/completions', {
+      ...CHAT,
+      max_tokens: 1,
+      no_such_member: 1,
+    });
+    const expected = recorded('error-unknown-field.http');
+    expect(answer.status).toBe(expected.status);
+    expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected.body)));
+  });
+
+  it('report the prefix of an earlier turn as cached, and nothing under another salt', async () => {
+    const first = JSON.parse((await whole('/v1/chat/completions', CHAT)).text);
+    const answer = first.choices[0].message.content as string;
+    const next = [
+      ...MESSAGES,
+      { role: 'assistant', content: answer },
+      { role: 'user', content: 'And?' },
+    ];
+    const body = { ...CHAT, messages: next };
+    const second = JSON.parse((await whole('/v1/chat/completions', body)).text).usage;
+    const before = first.usage.prompt_tokens as number;
+    expect(second.prompt_tokens_details.cached_tokens).toBe(Math.floor((before + 3) / 32) * 32);
+    const salted = JSON.parse(
+      (await whole('/v1/chat/completions', { ...body, cache_salt: 's' })).text,
+    );
+    expect(salted.usage.prompt_tokens_details.cached_tokens).toBe(0);
+  });
+
+  it('answer every prompt of a list, n times, and count each prompt once', async () => {
+    const body = { prompt: ['one two three', 'four five six'], n: 2, max_tokens: 3 };
+    const { choices, usage } = JSON.parse((await whole('/v1/completions', body)).text);
+    expect(choices.map((choice: { index: number }) => choice.index)).toEqual([0, 1, 2, 3]);
+    expect(choices[0].text).toBe(choices[1].text);
+    expect(usage).toMatchObject({ prompt_tokens: 10, completion_tokens: 12, total_tokens: 22 });
+  });
+
+  it('take token ids for a prompt', async () => {
+    const body = { prompt: [1, 2, 3, 4, 5], max_tokens: 2 };
+    const { usage } = JSON.parse((await whole('/v1/completions', body)).text);
+    expect(usage.prompt_tokens).toBe(5);
+  });
+
+  it('end by themselves where no limit is given, the same way every time', async () => {
+    const body = { messages: [{ role: 'user', content: 'How long?' }] };
+    const [first, second] = [
+      await whole('/v1/chat/completions', body),
+      await whole('/v1/chat/completions', body),
+    ];
+    const { choices, usage } = JSON.parse(first.text);
+    expect(choices[0].finish_reason).toBe('stop');
+    expect(JSON.parse(second.text).choices).toEqual(choices);
+    expect(usage.completion_tokens).toBeGreaterThan(0);
+  });
+
+  it('carry the request id that they were given', async () => {
+    const answer = await whole('/v1/chat/completions', CHAT, {
+      headers: { 'X-Request-Id': 'abc.1' },
+    });
+    expect(JSON.parse(answer.text).id).toBe('chatcmpl-abc.1');
+  });
+});
+
+describe('streams', () => {
+  it.each([
+    ['chat-stream.http', '/v1/chat/completions', CHAT],
+    [
+      'chat-stream-usage.http',
+      '/v1/chat/completions',
+      { ...CHAT, stream_options: { include_usage: true } },
+    ],
+    [
+      'chat-stream-continuous-usage.http',
+      '/v1/chat/completions',
+      { ...CHAT, stream_options: { include_usage: true, continuous_usage_stats: true } },
+    ],
+    [
+      'completion-stream-usage.http',
+      '/v1/completions',
+      { prompt: 'x', max_tokens: 3, stream_options: { include_usage: true } },
+    ],
+  ])('have the events of %s', async (name, path, body) => {
+    const answer = await stream(path, body);
+    expect(streamShape(answer.text)).toEqual(streamShape(recorded(name).body));
+    expect(answer.text.endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  it('send their head before anything is computed, and the role with the first token', async () => {
+    const response = await open(test.engine, '/v1/chat/completions', {
+      body: { ...CHAT, stream: true },
+    });
+    expect(response.statusCode).toBe(200);
+    const parts: string[] = [];
+    response.setEncoding('utf8').on('data', (part: string) => parts.push(part));
+    test.time.advance(20);
+    expect(parts).toEqual([]);
+    test.time.advance(60_000);
+    await expect.poll(() => parts.join('')).toContain('[DONE]');
+    const [first, second] = dataOf(parts.join('')).map((data) =>
+      JSON.parse(data.replace('[DONE]', '{}')),
+    );
+    expect(first.choices[0].delta).toEqual({ role: 'assistant', content: '' });
+    expect(second.choices[0].delta.content).not.toBe('');
+  });
+
+  it('say the same as an answer in one piece', async () => {
+    const streamed = dataOf((await stream('/v1/chat/completions', CHAT)).text)
+      .filter((data) => data !== '[DONE]')
+      .map((data) => JSON.parse(data).choices[0].delta.content as string)
+      .join('');
+    const answer = JSON.parse((await whole('/v1/chat/completions', CHAT)).text);
+    expect(streamed).toBe(answer.choices[0].message.content);
+  });
+});
+
+describe('errors', () => {
+  const chat = (body: unknown, options: Call = {}): Promise<Answer> =>
+    call(test.engine, '/v1/chat/completions', { ...options, body });
+
+  it.each<[string, () => Promise<Answer>]>([
+    ['error-bad-temperature.http', () => chat({ ...CHAT, temperature: -1 })],
+    ['error-content-type.http', () => chat('{}', { headers: { 'content-type': 'text/plain' } })],
+    [
+      'error-context-too-long.http',
+      () => chat({ ...CHAT, messages: [{ role: 'user', content: 'a'.repeat(70_000) }] }),
+    ],
+    ['error-empty-messages.http', () => chat({ model: 'tiny-llama', messages: [] })],
+    ['error-max-tokens-too-large.http', () => chat({ ...CHAT, max_tokens: 99_999_999 })],
+    ['error-method.http', () => call(test.engine, '/v1/chat/completions')],
+    ['error-missing-messages.http', () => chat({ model: 'tiny-llama' })],
+    ['error-not-found.http', () => call(test.engine, '/v1/nothing')],
+    ['error-unknown-model.http', () => chat({ ...CHAT, model: 'nope' })],
+    ['error-wrong-type.http', () => chat({ model: 'tiny-llama', messages: 'x' })],
+  ])('are those of %s, word for word', async (name, send) => {
+    const answer = await send();
+    const expected = recorded(name);
+    expect(answer.text).toBe(expected.body);
+    expect(answer.status).toBe(expected.status);
+    expect(Object.keys(answer.headers).filter((header) => header !== 'connection')).toEqual(
+      Object.keys(expected.headers),
+    );
+  });
+
+  it('name the place where JSON breaks off', async () => {
+    const answer = await chat('{"model": "');
+    const expected = recorded('error-malformed-json.http');
+    expect(answer.status).toBe(expected.status);
+    expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected.body)));
+    expect(JSON.parse(answer.text).error.message).toContain(
+      "'type': 'json_invalid', 'loc': 'body.1",
+    );
+  });
+
+  it('refuse a prompt whose answer would not fit', async () => {
+    const answer = await chat({ ...CHAT, max_tokens: 16_000 });
+    expect(JSON.parse(answer.text).error).toMatchObject({ param: 'input_tokens', code: 400 });
+  });
+
+  it('refuse a full queue without a time to come back', async () => {
+    const full = await startTestEngine({ profile: { ...RECORDED_PROFILE, maxQueuedRequests: 1 } });
+    const waiting = await open(full.engine, '/v1/chat/completions', {
+      body: { ...CHAT, stream: true },
+    });
+    const answer = await call(full.engine, '/v1/chat/completions', { body: CHAT });
+    const expected = recorded('error-queue-full.http');
+    expect([answer.status, answer.text]).toEqual([expected.status, expected.body]);
+    expect(answer.headers['retry-after']).toBeUndefined();
+    waiting.destroy();
+    await full.engine.close();
+  });
+});
+
+describe('other endpoints', () => {
+  it.each([
+    ['models.http', '/v1/models', undefined],
+    ['version.http', '/version', undefined],
+    ['load.http', '/load', undefined],
+    ['is-sleeping.http', '/is_sleeping', undefined],
+  ])('answer as in %s', async (name, path, body) => {
+    const answer = await call(test.engine, path, body === undefined ? {} : { body });
+    const expected = recorded(name);
+    expect(answer.status).toBe(expected.status);
+    expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected.body)));
+    expect(answer.headers['content-type']).toBe(expected.headers['content-type']);
+  });
+
+  it('tokenise and detokenise, a text and a conversation', async () => {
+    const text = JSON.parse(
+      (await call(test.engine, '/tokenize', { body: { prompt: 'The sea is old.' } })).text,
+    );
+    expect(Object.keys(text)).toEqual(Object.keys(JSON.parse(recorded('tokenize.http').body)));
+    expect(text.count).toBe(text.tokens.length);
+    const back = await call(test.engine, '/detokenize', { body: { tokens: text.tokens } });
+    expect(JSON.parse(back.text)).toEqual({ prompt: 'The sea is old.' });
+    const chat = JSON.parse(
+      (await call(test.engine, '/tokenize', { body: { messages: MESSAGES } })).text,
+    );
+    const usage = JSON.parse((await whole('/v1/chat/completions', CHAT)).text).usage;
+    expect(chat.count).toBe(usage.prompt_tokens);
+  });
+
+  it('serve the exposition, with the work that was done', async () => {
+    const { text, headers } = await call(test.engine, '/metrics');
+    expect(headers['content-type']).toMatch(/^text\/plain/);
+    expect(text).toMatch(/vllm:num_requests_running\{engine="0",model_name="tiny-llama"\} 0\.0/);
+    expect(text).toMatch(/vllm:prompt_tokens_total\{[^}]*\} [1-9]/);
+    expect(text).toContain(`process_start_time_seconds 1.800000001e+09`);
+  });
+
+  it('are alive', async () => {
+    expect(await call(test.engine, '/health')).toMatchObject({ status: 200, text: '' });
+  });
+});
