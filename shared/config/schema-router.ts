@@ -74,7 +74,7 @@ const ROUTING = {
     { unit: 'ms', min: 100, max: HOUR, default: D.keepAliveAfterMs },
   ),
   unknownConcurrency: quantity(
-    'Requests at most in a replica whose slots or waiting work are unknown.',
+    'Requests at most in a replica whose waiting work is unknown.',
     { unit: 'requests', min: 1, max: 10_000, default: D.unknownConcurrency },
   ),
   staleGraceMs: quantity("Link lost: how long a replica's last report is still used.", {

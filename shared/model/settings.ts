@@ -63,7 +63,7 @@ export interface RegionalSettings {
   readonly queueMaxWaitMs: number;
   /** Queue: silence towards a streaming client before 200 and comments, ms. */
   readonly keepAliveAfterMs: number;
-  /** Requests in a replica whose slots or waiting work are unknown. */
+  /** Requests in a replica whose waiting work is unknown. */
   readonly unknownConcurrency: number;
   /** Link lost: how long the last report is still used, ms. */
   readonly staleGraceMs: number;
