@@ -9,6 +9,7 @@ import { carryOut, finish } from './core-requests.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { isReady, targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
+import { ejected } from '../policy/breaker.ts';
 import { reportIntervalMs } from '../policy/report-interval.ts';
 import { retryAfterMs } from '../policy/shed.ts';
 import type { QueueItem } from '../policy/queue.ts';
@@ -112,13 +113,13 @@ function giveUp(state: RegionalState, pool: PoolState): void {
 /** Cheap: whether any request at all could leave the queue now, be it into a refusal. */
 function canMove(state: RegionalState, pool: PoolState): boolean {
   if (pool.queue.size === 0) return false;
-  let hopeful = pendingEtaMs(pool) !== null;
-  for (const target of targetsOf(pool)) {
-    if (!isReady(target)) continue;
-    hopeful = true;
-    if (target.pausedUntilMs <= state.nowMs && !loadNow(state, target).full) return true;
+  const ready = [...targetsOf(pool)].filter(isReady);
+  const broken = ejected(ready, state.nowMs);
+  for (const target of ready) {
+    if (target.pausedUntilMs > state.nowMs || broken.has(target)) continue;
+    if (!loadNow(state, target).full) return true;
   }
-  return !hopeful;
+  return ready.length === 0 && pendingEtaMs(pool) === null;
 }
 
 function loadNow(state: RegionalState, target: TargetState): Load {
