@@ -26,7 +26,14 @@ import type { Attempt, RouterEffect, RouterEvent } from './events.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { MetricName } from './metrics.ts';
 import type { Outcome, RequestRecord } from './request-log.ts';
-import { replicaLabel, routedHeaders } from './routed-headers.ts';
+import {
+  countUsage,
+  levelOf,
+  type ExchangeFacts,
+  type Progress,
+  recordOf,
+} from './exchange-record.ts';
+import { routedHeaders } from './routed-headers.ts';
 
 /** A client that takes nothing for so long is cut off, ms: its answer waits in memory. */
 const CLIENT_STALL_MS = 300_000;
@@ -39,14 +46,6 @@ export interface ExchangeDeps {
   readonly metrics: Metrics<MetricName>;
   keepAliveAfterMs(): number;
   over(exchange: Exchange, record: RequestRecord, level: LogLevel): void;
-}
-
-export interface ExchangeFacts {
-  readonly id: RequestId;
-  readonly clientId: string | null;
-  readonly arrivedMs: number;
-  readonly bodyBytes: number;
-  readonly passedHeaders: Readonly<Record<string, string>>;
 }
 
 export class Exchange implements UpstreamOwner {
@@ -304,20 +303,9 @@ export class Exchange implements UpstreamOwner {
     const pool = this.attempt?.pool ?? 'none';
     this.deps.metrics.add('requests_total', { route: this.route, pool, outcome });
     const usage = end?.usage ?? null;
-    if (usage !== null) this.countUsage(usage);
-    this.deps.over(this, this.record(outcome, { ...end, usage }), levelOf(outcome, end?.code));
-  }
-
-  private countUsage(usage: Usage): void {
-    const { metrics } = this.deps;
-    const { attempt } = this;
-    if (attempt === null) return;
-    const { pool } = attempt;
-    metrics.add('prompt_tokens_total', { pool }, usage.promptTokens);
-    metrics.add('completion_tokens_total', { pool }, usage.completionTokens);
-    if (usage.cachedTokens === null) return;
-    metrics.add('prefix_reported_tokens_total', { pool }, usage.cachedTokens);
-    metrics.add('prefix_predicted_tokens_total', { pool }, attempt.predictedCachedTokens);
+    if (usage !== null && this.attempt !== null) countUsage(this.deps.metrics, this.attempt, usage);
+    const record = recordOf(this.progress(), { ...end, outcome, usage });
+    this.deps.over(this, record, levelOf(record));
   }
 
   private routed() {
@@ -329,51 +317,19 @@ export class Exchange implements UpstreamOwner {
     });
   }
 
-  private record(
-    outcome: Outcome,
-    end: { status?: number; code?: string | null; usage: Usage | null; late?: boolean },
-  ): RequestRecord {
-    const { attempt, facts, firstTokenMs } = this;
+  /** What there is to say of it so far. */
+  private progress(): Progress {
+    const { facts, attempt, decision, attempts, attemptMs, queueMs, firstTokenMs, lastCause } =
+      this;
+    const { route, model, stream } = this;
+    const nowMs = this.deps.nowMs();
     return {
-      id: facts.id,
-      clientId: facts.clientId,
-      route: this.route,
-      outcome,
-      status: end.status ?? null,
-      code: end.code ?? null,
-      cause: outcome === 'complete' ? null : this.lastCause,
-      model: this.model,
-      stream: this.stream,
-      pool: attempt?.pool ?? null,
-      replica: attempt === null ? null : replicaLabel(attempt),
-      rank: attempt?.target.rank ?? null,
-      attempts: this.attempts,
-      reason: this.decision?.reason ?? null,
-      bodyBytes: facts.bodyBytes,
-      queueMs: this.queueMs,
-      waitMs: attempt?.waitMs ?? null,
-      prefillMs: attempt?.prefillMs ?? null,
-      predictedTtftMs: attempt?.predictedTtftMs ?? null,
-      attemptTtftMs: firstTokenMs === null ? null : firstTokenMs - this.attemptMs,
-      ttftMs: firstTokenMs === null ? null : firstTokenMs - facts.arrivedMs,
-      durationMs: this.deps.nowMs() - facts.arrivedMs,
-      predictedPromptTokens: attempt?.predictedPromptTokens ?? null,
-      promptTokens: end.usage?.promptTokens ?? null,
-      predictedCachedTokens: attempt?.predictedCachedTokens ?? null,
-      cachedTokens: end.usage?.cachedTokens ?? null,
-      completionTokens: end.usage?.completionTokens ?? null,
-      lateError: end.late === true,
+      ...{ facts, route, model, stream, attempt, decision, attempts },
+      ...{ attemptMs, queueMs, firstTokenMs, lastCause, nowMs },
     };
   }
 }
 
 function causeOf(result: UpstreamResult): string {
   return result.kind === 'serverFault' ? result.cause : result.kind;
-}
-
-function levelOf(outcome: Outcome, code: string | null | undefined): LogLevel {
-  if (outcome === 'interrupted') return 'warn';
-  const row =
-    code !== null && code !== undefined && code in ERRORS ? ERRORS[code as ErrorCode] : null;
-  return row?.level ?? 'info';
 }

@@ -34,36 +34,47 @@ export interface Route {
   readonly handle: (call: Call) => void | Promise<void>;
 }
 
+export interface ListenerLimits {
+  /** A request's head, bytes. */
+  readonly headerBytes: number;
+  /** From a request's first byte to its last, ms. */
+  readonly requestTimeoutMs: number;
+  /** Open connections, idle ones included. */
+  readonly connections: number;
+}
+
 export interface ListenerOptions {
   readonly listen: Listen;
   readonly clock: Clock;
   readonly timers: Timers;
-  readonly headerBytes: number;
-  readonly requestTimeoutMs: number;
+  readonly limits: ListenerLimits;
   readonly routes: readonly Route[];
   /** True while the router leaves: connections end with their answers, so that clients go elsewhere. */
   readonly leaving: () => boolean;
   /** A request ended without reaching a replica: for log and metrics. */
   readonly onRefused: (call: Call, error: unknown) => void;
+  /** A connection beyond the limit was dropped. */
+  readonly onDropped: () => void;
 }
 
 export interface HttpListener {
   readonly port: number;
+  /** Takes effect for connections from now on. */
+  configure(limits: ListenerLimits): void;
   /** Stops accepting and closes every connection, those with an answer under way a moment later. */
   close(): Promise<void>;
 }
 
 /** Above the idle time of load balancers, so that they close first. */
 const KEEP_ALIVE_MS = 75_000;
+/** ms for a request's head at most. */
+const HEAD_TIMEOUT_MS = 60_000;
 /** ms for what was written last to leave, when the listener closes. */
 const LAST_WRITES_MS = 500;
 
 export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
   const server = createServer(
     {
-      maxHeaderSize: options.headerBytes,
-      requestTimeout: options.requestTimeoutMs,
-      headersTimeout: Math.min(options.requestTimeoutMs, 60_000),
       connectionsCheckingInterval: 1_000,
       keepAliveTimeout: KEEP_ALIVE_MS,
       noDelay: true,
@@ -71,9 +82,12 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
     (request, response) => void serve(options, request, response),
   );
   server.on('clientError', refuseUnparsed);
+  server.on('drop', options.onDropped);
+  applyLimits(server, options.limits);
   await listening(server, options.listen);
   return {
     port: (server.address() as AddressInfo).port,
+    configure: (limits) => applyLimits(server, limits),
     close: () =>
       new Promise((resolve) => {
         const cancel = options.timers.after(LAST_WRITES_MS, () => server.closeAllConnections());
@@ -91,6 +105,14 @@ export function routeLabel(path: string): string {
   if (path === '/v1/chat/completions') return 'chat';
   if (path === '/v1/completions') return 'completions';
   return path === '/v1/models' || path.startsWith('/v1/models/') ? 'models' : 'other';
+}
+
+function applyLimits(server: Server, limits: ListenerLimits): void {
+  server.requestTimeout = limits.requestTimeoutMs;
+  server.headersTimeout = Math.min(limits.requestTimeoutMs, HEAD_TIMEOUT_MS);
+  server.maxConnections = limits.connections;
+  // Read by Node for each new connection; its types only know it as an option.
+  Object.assign(server, { maxHeaderSize: limits.headerBytes });
 }
 
 async function serve(

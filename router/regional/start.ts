@@ -12,7 +12,12 @@ import { Canonicaliser } from '../gateway/canonical.ts';
 import { adminRoutes } from './admin-routes.ts';
 import { clientRoutes, type ServedModel } from './client-routes.ts';
 import { RegionalCore, type PoolStatus } from './core.ts';
-import { startHttpListener, type HttpListener, type Route } from './http-listener.ts';
+import {
+  startHttpListener,
+  type HttpListener,
+  type ListenerLimits,
+  type Route,
+} from './http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
 import type { Listen, RouterOptions, RouterReloadable } from './options.ts';
 import { coreConfig, RegionalShell } from './shell.ts';
@@ -40,6 +45,9 @@ export interface RunningRouter {
 
 const DRAIN_DEFAULTS: DrainOptions = { acceptMs: 0, drainMs: 900_000 };
 const TIDY_INTERVAL_MS = 60_000;
+const IDLE_CONNECTIONS = 4_096;
+/** Each attempt's own deadline rules; this only ends what nobody waits for any more, ms. */
+const CONNECT_CEILING_MS = 10_000;
 
 export async function startRegionalRouter(
   options: RouterOptions,
@@ -76,7 +84,9 @@ class RegionalRouter implements RunningRouter {
     this.options = options;
     this.runtime = runtime;
     this.startedMs = clock.nowMs();
-    this.pools = createHttpPools(options.reloadable.settings.connectTimeoutMs);
+    this.pools = createHttpPools(
+      Math.max(CONNECT_CEILING_MS, options.reloadable.settings.connectTimeoutMs),
+    );
     this.core = new RegionalCore({
       routerId: this.routerId,
       software: SOFTWARE,
@@ -111,6 +121,7 @@ class RegionalRouter implements RunningRouter {
 
   reload(reloadable: RouterReloadable): void {
     this.shell.configure(reloadable);
+    for (const listener of this.listeners) listener.configure(listenerLimits(reloadable));
   }
 
   status(): RouterStatus {
@@ -167,20 +178,25 @@ class RegionalRouter implements RunningRouter {
 
   private async listenOn(listen: Listen, routes: readonly Route[]): Promise<number> {
     const { clock, timers } = this.runtime;
-    const { headerBytes, requestTimeoutMs } = this.options.reloadable.limits;
     const listener = await startHttpListener({
       listen,
       clock,
       timers,
-      headerBytes,
-      requestTimeoutMs,
+      limits: listenerLimits(this.shell.reloadable),
       routes,
       leaving: () => this.leaving,
       onRefused: (call, error) => this.shell.refused(call, error),
+      onDropped: () => this.metrics.add('limit_hits_total', { limit: 'connections' }),
     });
     this.listeners.push(listener);
     return listener.port;
   }
+}
+
+/** Every open request has a connection; this many more may be idle. */
+function listenerLimits({ limits }: RouterReloadable): ListenerLimits {
+  const { headerBytes, requestTimeoutMs, openRequests } = limits;
+  return { headerBytes, requestTimeoutMs, connections: openRequests + IDLE_CONNECTIONS };
 }
 
 /** Public names that some replica can serve now or soon, with the least context among their replicas. */

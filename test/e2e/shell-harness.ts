@@ -97,10 +97,10 @@ export async function startHarness(
     listen: options.clients,
     clock: systemClock,
     timers: systemTimers,
-    headerBytes: limits.headerBytes,
-    requestTimeoutMs: limits.requestTimeoutMs,
+    limits: { ...limits, connections: 10_000 },
     routes: clientRoutes(shell.requests, () => [{ id: 'm', maxModelLen: null }]),
     leaving: () => false,
+    onDropped: () => undefined,
     onRefused: (call, error) => shell.refused(call, error),
   });
   return {
