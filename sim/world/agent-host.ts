@@ -165,7 +165,6 @@ export class AgentHost {
       engine.abort(id);
       answer({ kind: 'failed', cause: 'timeout' });
     });
-    if (engine.unreachable) return;
     engine.call({
       id,
       tokenIds: engine.tokenise(order.prompt),

@@ -48,7 +48,7 @@ export class EngineHost {
   readonly replica: ReplicaId;
   readonly url: string;
   readonly model: EngineModel;
-  /** Packets to it get lost: connections hang. */
+  /** Packets from routers get lost and their connections hang; an agent beside it notices nothing. */
   unreachable = false;
   readonly #options: EngineHostOptions;
   readonly #context: WorldContext;
@@ -131,7 +131,6 @@ export class EngineHost {
   scrape(): ScrapeResult {
     this.#advance();
     const { model } = this;
-    if (this.unreachable) return { kind: 'failed', detail: 'time-out' };
     if (model.phase === 'loading' || model.phase === 'down') return { kind: 'refused' };
     const { stats, profile } = model;
     return {
@@ -164,7 +163,7 @@ export class EngineHost {
   identify(): IdentityResult {
     this.#advance();
     const { phase, maxModelLen } = this.model;
-    if (this.unreachable || phase === 'loading' || phase === 'down') {
+    if (phase === 'loading' || phase === 'down') {
       return { kind: 'failed', detail: 'no answer' };
     }
     return {
