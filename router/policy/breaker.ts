@@ -3,8 +3,8 @@
 //   closed --n consecutive faults--> open --breakerOpenMs·2^k--> half-open --success--> closed
 //                                     ^------------ fault ------------'
 //
-// Half-open lets one request through at a time. Outcomes that say nothing about the target (the client's own
-// errors, back-pressure, a client that left) count neither way.
+// Half-open lets one request through at a time. Outcomes that say nothing about the target (the
+// client's own errors, back-pressure, a client that left) count neither way.
 
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 
@@ -98,8 +98,8 @@ export class Breaker {
 }
 
 /**
- * Of a pool's targets, those whose breaker counts: never more than half of the pool, the longest open first, so that
- * a common cause cannot eject everybody.
+ * Of a pool's targets, those whose breaker counts: never more than half of the pool, the longest
+ * open first, so that a common cause cannot eject everybody.
  */
 export function ejected<T extends { breaker: Breaker }>(
   targets: readonly T[],

@@ -2,11 +2,13 @@
 //
 //   wait = max(waitingPrefillMs + own unacknowledged, slotWaitMs)
 //   cost = wait + prefill(u, c) + α·outputTokens·(itl − itl_min) + λ·K/(1 − K) + preemption
-//   K = min(kvUsageRatio, 0.98); preemption = preemptions per s · prefill of a mean prompt · horizon
+//   K = min(kvUsageRatio, 0.98)
+//   preemption = preemptions per s · prefill of a mean prompt · horizon
 //
-// wait + prefill is the predicted TTFT; the rest is what the request does to others and they to it. The cost of
-// losing a cached prefix is in `prefill`, so a queue that costs more than the prefill elsewhere sends traffic
-// elsewhere. A figure that nobody in the pool knows leaves its term out for all.
+// wait + prefill is the predicted TTFT; the rest is what the request does to others and they to it.
+// The cost of losing a cached prefix is in `prefill`, so a queue that costs more than the prefill
+// elsewhere sends traffic elsewhere. A figure that nobody in the pool knows leaves its term out for
+// all.
 
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 

@@ -1,5 +1,5 @@
-// Why a target cannot take a request at all. Every removal has one reason: the first that applies, from what the
-// target is to what it has lately done.
+// Why a target cannot take a request at all. Every removal has one reason: the first that applies,
+// from what the target is to what it has lately done.
 
 import type { FilterReason } from '../../shared/model/decision.ts';
 import type { Phase } from '../../shared/model/phase.ts';
@@ -38,7 +38,10 @@ export function filterTarget(view: FilterView, engineModel: string): FilterReaso
   return null;
 }
 
-/** Tokens, null where unknown, undefined where the model is not served. No list at all: taken on trust. */
+/**
+ * Tokens, null where unknown, undefined where the model is not served. No list at all: taken on
+ * trust.
+ */
 function contextLimit(models: readonly ModelInfo[], name: string): number | null | undefined {
   if (models.length === 0) return null;
   for (const model of models) {

@@ -1,6 +1,7 @@
 // Which candidate gets the request: the least cost, drawn among near ties.
 //
-//   tie = max(tieMs, tieRatio · least);  weight = exp(−gap / tie) for gaps up to the tie, 8 candidates at most
+//   tie = max(tieMs, tieRatio · least)
+//   weight = exp(−gap / tie) for gaps up to the tie, 8 candidates at most
 //
 // The draw keeps several routers that see the same reports from all choosing the same target.
 

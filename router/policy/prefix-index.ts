@@ -1,11 +1,13 @@
-// Which targets hold which prefix, as far as their agents have said, and how much of a prompt each would find.
+// Which targets hold which prefix, as far as their agents have said, and how much of a prompt each
+// would find.
 //
-// A row per chunk: chain hash → parent, depth, and two bit sets over targets: `held`, what an agent reported,
-// and `hoped`, what this router has sent there since and no agent has confirmed yet. A match walks the chain
-// once for all targets and costs nothing that grows with the index. A row's parent is always more recent than
-// the row, so that the byte budget takes leaves first.
+// A row per chunk: chain hash → parent, depth, and two bit sets over targets: `held`, what an agent
+// reported, and `hoped`, what this router has sent there since and no agent has confirmed yet. A
+// match walks the chain once for all targets and costs nothing that grows with the index. A row's
+// parent is always more recent than the row, so that the byte budget takes leaves first.
 //
-// Prefix messages of a target are numbered: 0 replaces all, then one more each; a gap asks for a snapshot.
+// Prefix messages of a target are numbered: 0 replaces all, then one more each; a gap asks for a
+// snapshot.
 
 import { PrefixTable } from '../../shared/lib/prefix-table.ts';
 import type { Incarnation } from '../../shared/model/ids.ts';

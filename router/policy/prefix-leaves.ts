@@ -1,4 +1,5 @@
-// Ends of prompts whose answers are in a target's KV cache too: exact tokens where chunks only estimate.
+// Ends of prompts whose answers are in a target's KV cache too: exact tokens where chunks only
+// estimate.
 //
 // One row per leaf and target: two targets that served the same prompt gave different answers.
 

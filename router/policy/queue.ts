@@ -2,11 +2,12 @@
 //
 //   1. priority (lower first)
 //   2. a request whose deadline can be kept only if it goes now
-//   3. the tenant that has been given the fewest tokens (virtual time: one that comes back owes nothing)
+//   3. the tenant that has been given the fewest tokens (virtual time: who comes back owes nothing)
 //   4. least predicted prefill ms − ageCredit · age
 //
-// (4) is the same as prefill + ageCredit · arrival for all times, so the order within a tenant is a plain heap, and
-// a request is overtaken only by those that arrive within prefill/ageCredit after it: nobody starves.
+// (4) is the same as prefill + ageCredit · arrival for all times, so the order within a tenant is a
+// plain heap, and a request is overtaken only by those that arrive within prefill/ageCredit after
+// it: nobody starves.
 
 import { BinaryHeap } from '../../shared/lib/binary-heap.ts';
 
@@ -159,8 +160,8 @@ export class ReleaseQueue {
   }
 
   /**
-   * Who would go next, without the ones named. `pressWithinMs`: a deadline that is lost unless the request starts
-   * within this time is pressing.
+   * Who would go next, without the ones named. `pressWithinMs`: a deadline that is lost unless the
+   * request starts within this time is pressing.
    */
   next(options: {
     nowMs: number;
@@ -180,7 +181,10 @@ export class ReleaseQueue {
     return this.#levels.findLast((level) => level.requests > 0)?.priority ?? null;
   }
 
-  /** The one to give up first when there is no room: the least urgent priority, there the last to be released. */
+  /**
+   * The one to give up first when there is no room: the least urgent priority, there the last to be
+   * released.
+   */
   worst(): QueueItem | null {
     const level = this.#levels.findLast((candidate) => candidate.requests > 0);
     if (level === undefined) return null;
@@ -229,7 +233,10 @@ export class ReleaseQueue {
     return tenant;
   }
 
-  /** Entries that left by another way than the top go when they outnumber the rest, a tenant when it owes nothing. */
+  /**
+   * Entries that left by another way than the top go when they outnumber the rest, a tenant when it
+   * owes nothing.
+   */
   #sweep(level: Level, tenant: Tenant, name: string): void {
     if (tenant.heap.size > 16 && tenant.heap.size > 2 * tenant.waiting) tenant.heap.prune(isLive);
     if (level.pressing.size > 16 && level.pressing.size > 2 * level.requests) {

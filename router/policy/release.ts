@@ -1,6 +1,7 @@
 // How much of its queue one of several routers may release into a target between two reports.
 //
-//   share = (holdMs − wait at the report) / routers queueing; one request at least when that wait is 0
+//   share = (holdMs − wait at the report) / routers queueing
+//   one request at least when that wait is 0
 //
 // and nothing while others hold more urgent work. One router alone is bound by the hold only.
 
@@ -13,7 +14,10 @@ export interface OtherQueues {
   readonly topPriority: number | null;
 }
 
-/** What the routers besides this one hold, from the sum that an agent reports; `counted`: this one is in it. */
+/**
+ * What the routers besides this one hold, from the sum that an agent reports; `counted`: this one
+ * is in it.
+ */
 export function otherQueues(reported: QueuedWork, counted: boolean): OtherQueues {
   const others = reported.routersQueueing - (counted ? 1 : 0);
   if (others <= 0) return { routers: 1, topPriority: null };

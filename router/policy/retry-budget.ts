@@ -1,4 +1,5 @@
-// Retries as a share of live traffic, so that a failing pool is not asked several times as much as a sound one.
+// Retries as a share of live traffic, so that a failing pool is not asked several times as much as
+// a sound one.
 //
 //   allowed while retries in window < ratio · requests in window + minPerS · window
 

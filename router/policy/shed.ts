@@ -2,7 +2,8 @@
 //
 //   wait = max((backlog + queued prefill ahead) / ready targets, requests ahead · ms per release)
 //
-// Retry-After is the predicted drain, 1 to 60 s, plus jitter so that those turned away do not come back together.
+// Retry-After is the predicted drain, 1 to 60 s, plus jitter so that those turned away do not come
+// back together.
 
 import type { Random } from '../../shared/lib/random.ts';
 import type { DecisionReason } from '../../shared/model/decision.ts';

@@ -1,8 +1,8 @@
 // When many agents fall silent together, the reports are at fault and not the engines.
 //
-// A pool is static when the replicas with fresh reports are fewer than half of those that were fresh a window ago,
-// or when it has one replica only: a replica whose grace then ends stays in use, up to its last seen peak of
-// running requests, until it fails us itself.
+// A pool is static when the replicas with fresh reports are fewer than half of those that were
+// fresh a window ago, or when it has one replica only: a replica whose grace then ends stays in
+// use, up to its last seen peak of running requests, until it fails us itself.
 
 /** Fresh replicas of a pool over time: as much of the past as a window needs. */
 export class FreshHistory {
@@ -38,7 +38,10 @@ export function isStatic(pool: PoolFreshness): boolean {
   return pool.members === 1 || pool.freshNow < pool.freshBefore / 2;
 }
 
-/** Requests that one router may keep on a static replica: its share of the last seen peak, at least one. */
+/**
+ * Requests that one router may keep on a static replica: its share of the last seen peak, at least
+ * one.
+ */
 export function staticConcurrency(peakRunning: number, routers: number): number {
   return Math.max(1, Math.ceil(peakRunning / Math.max(1, routers)));
 }

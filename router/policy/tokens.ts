@@ -1,10 +1,12 @@
 // Tokens of a prompt on one target, and how many of them its KV cache should hold.
 //
-//   prompt  = exact ids | leaf's exact tokens + later bytes / bytesPerToken | bytes / bytesPerToken; + parts
+//   prompt  = exact ids | leaf's exact tokens + later bytes / bytesPerToken
+//           | bytes / bytesPerToken + parts
 //   matched = deepest of: full chunks / bytesPerToken; leaf's prompt and answer
-//   cached  = ⌊min(matched, prompt − 1)⌋ to blocks · κ         at least one token is always computed
+//   cached  = ⌊min(matched, prompt − 1)⌋ to blocks · κ      at least one token is always computed
 //
-// A router never tokenises: bytesPerToken, tokens per part and κ are learned by the agent from real usage.
+// A router never tokenises: bytesPerToken, tokens per part and κ are learned by the agent from real
+// usage.
 
 import { CHUNK_BYTES, type PromptChain } from '../../shared/model/prompt.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';

@@ -1,8 +1,12 @@
-// What stands for a figure that a target does not report: its pool's median, never zero and never full.
+// What stands for a figure that a target does not report: its pool's median, never zero and never
+// full.
 
 import { prefillMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 
-/** For a pool where nobody has learned a curve: about 2,000 tokens per second. Predictions from it are not shown. */
+/**
+ * For a pool where nobody has learned a curve: about 2,000 tokens per second. Predictions from it
+ * are not shown.
+ */
 export const ASSUMED_CURVE: CostCurve = {
   baseMs: 20,
   frontMsPerToken: 0.01,

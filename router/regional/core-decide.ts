@@ -1,5 +1,6 @@
-// One request, all targets of its pool: send, queue, or refuse, as a value. Nothing is changed here, so that
-// explain and serving decide alike; serving then draws, explain shows the probabilities.
+// One request, all targets of its pool: send, queue, or refuse, as a value. Nothing is changed
+// here, so that explain and serving decide alike; serving then draws, explain shows the
+// probabilities.
 
 import type {
   Candidate,

@@ -1,8 +1,10 @@
 // Whether a replica's reports come, and what holds for it when they do not.
 //
-//   fresh --link lost, or reports late--> stale --grace over--> static or out        a report: fresh again
+//   fresh --link lost, or reports late--> stale --grace over--> static or out
+//   any of them --a report--> fresh
 //
-// A stale or static replica that fails us is down until its agent returns or a probe of our own succeeds.
+// A stale or static replica that fails us is down until its agent returns or a probe of our own
+// succeeds.
 
 import { isStatic } from '../policy/static-pool.ts';
 import { passPredicted } from './core-leases.ts';

@@ -1,8 +1,9 @@
-// Attempts and their leases: exactly one per attempt, opened here, told to the agent, and released here exactly once
-// whatever happens to the attempt.
+// Attempts and their leases: exactly one per attempt, opened here, told to the agent, and released
+// here exactly once whatever happens to the attempt.
 //
-// What is added to a target's reports are the `sent`s that no report includes yet. A first token or an end that no
-// report includes cancels such a `sent` and otherwise changes nothing: the report still counts it and will say so.
+// What is added to a target's reports are the `sent`s that no report includes yet. A first token or
+// an end that no report includes cancels such a `sent` and otherwise changes nothing: the report
+// still counts it and will say so.
 
 import type { PrefillSums } from '../../shared/model/cost-curve.ts';
 import type { Decision } from '../../shared/model/decision.ts';
@@ -158,7 +159,10 @@ export function orphanLeases(target: TargetState, incarnation: Incarnation): voi
   settle(target);
 }
 
-/** Requests that show no first token leave the sums at their predicted end where no report says better. */
+/**
+ * Requests that show no first token leave the sums at their predicted end where no report says
+ * better.
+ */
 export function passPredicted(target: TargetState, nowMs: number): void {
   for (const lease of target.leases.values()) {
     if (!lease.facts.streamed && !lease.pastPrefill && lease.prefilledMs <= nowMs)

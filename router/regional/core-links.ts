@@ -1,7 +1,7 @@
 // Links with agents: who may say what, what a new one is told, and what its messages change.
 //
-// A replica belongs to one link at a time, the newest that named it; the older agent is fenced and no longer heard
-// about it.
+// A replica belongs to one link at a time, the newest that named it; the older agent is fenced and
+// no longer heard about it.
 
 import type { LinkId } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
@@ -217,7 +217,7 @@ function prefixes(state: RegionalState, target: TargetState, message: PrefixMess
     });
   }
   if (message.seq !== 0) return;
-  // A snapshot may be older than what was sent since: those prompts are expected there all the same.
+  // A snapshot may be older than what was sent since: those prompts are expected there too.
   for (const lease of target.leases.values()) {
     if (lease.orphan) continue;
     for (const chain of lease.request.request.prompts) state.index.hope(target.slot, chain);

@@ -1,9 +1,11 @@
-// How busy a target is right now: its last report, made local in time, plus what this router has sent since.
+// How busy a target is right now: its last report, made local in time, plus what this router has
+// sent since.
 //
 //   wait = max(max(0, waitingPrefillMs − age of the report) + own unacknowledged, slotWaitMs)
 //
-// An engine with work waiting computes, so a report's backlog shrinks with its age. `full` = nothing more should go
-// there while others have room (wait ≥ holdMs, or no slot); `closed` = nothing may: what more would do is unknown.
+// An engine with work waiting computes, so a report's backlog shrinks with its age. `full` =
+// nothing more should go there while others have room (wait ≥ holdMs, or no slot); `closed` =
+// nothing may: what more would do is unknown.
 
 import {
   prefillMs,
@@ -20,7 +22,10 @@ export interface Load {
   readonly waitMs: number;
   readonly full: boolean;
   readonly closed: boolean;
-  /** When the hold alone will no longer make it full, if nothing else happens; null when it does not. */
+  /**
+   * When the hold alone will no longer make it full, if nothing else happens; null when it does
+   * not.
+   */
   readonly roomAtMs: number | null;
 }
 
@@ -102,7 +107,10 @@ function reportedLoad(target: TargetState, { curve, settings, nowMs }: Options):
   };
 }
 
-/** Without reports: this router's own work there; a static one up to its share of the last seen peak. */
+/**
+ * Without reports: this router's own work there; a static one up to its share of the last seen
+ * peak.
+ */
 function lostLoad(target: TargetState, { curve, settings, nowMs }: Options): Load {
   const then = reportedWaitMs(target, curve) ?? 0;
   const left = Math.max(0, then - (nowMs - target.receivedMs));

@@ -1,5 +1,5 @@
-// What the end of an attempt means: for its target (breaker, pause, static rule), for its pool's means, and for its
-// request, which ends with it or is decided anew as a whole.
+// What the end of an attempt means: for its target (breaker, pause, static rule), for its pool's
+// means, and for its request, which ends with it or is decided anew as a whole.
 
 import type { AttemptOutcome, Usage } from '../../shared/protocol/messages.ts';
 import { pauseUntilMs } from '../policy/pause.ts';
@@ -7,7 +7,8 @@ import type { AttemptResult } from './events.ts';
 import { bare, decide } from './core-decide.ts';
 import { noteDown } from './core-freshness.ts';
 import { releaseLease } from './core-leases.ts';
-import { carryOut, finish, forget } from './core-requests.ts';
+import { finish, forget } from './core-ends.ts';
+import { carryOut } from './core-requests.ts';
 import type {
   Failure,
   LeaseState,
@@ -37,7 +38,10 @@ export function attemptEnded(
   else retry(state, request, { result, target });
 }
 
-/** The first-token deadline has passed: once more if the target gives first tokens to others, else no more. */
+/**
+ * The first-token deadline has passed: once more if the target gives first tokens to others, else
+ * no more.
+ */
 export function firstTokenLate(state: RegionalState, lease: LeaseState): void {
   if (lease.aborting) return;
   const { target } = lease;

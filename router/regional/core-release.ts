@@ -1,11 +1,12 @@
-// Moves a pool's queue: gives up what has waited too long, releases what there is room for, in order and with fresh
-// data, and tells the agents what still waits.
+// Moves a pool's queue: gives up what has waited too long, releases what there is room for, in
+// order and with fresh data, and tells the agents what still waits.
 
 import type { RequestId } from '../../shared/model/ids.ts';
 import { decide, pendingEtaMs } from './core-decide.ts';
 import { openAttempt } from './core-leases.ts';
 import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
-import { carryOut, finish } from './core-requests.ts';
+import { finish } from './core-ends.ts';
+import { carryOut } from './core-requests.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { isReady, targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
@@ -18,7 +19,9 @@ import type { QueueItem } from '../policy/queue.ts';
 const LOOKED_PAST = 8;
 /** Requests released in one event: more go in the next. */
 const RELEASED_AT_ONCE = 256;
-/** For so long reports may still count this router as queueing after it said that it no longer does. */
+/**
+ * For so long reports may still count this router as queueing after it said that it no longer does.
+ */
 const COUNTED_FOR_MS = 1_500;
 
 export function moveQueue(state: RegionalState, pool: PoolState): void {

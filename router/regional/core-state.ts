@@ -1,5 +1,6 @@
-// What a regional router knows: pools, replicas, targets, links, requests and leases, and the effects of the event
-// at hand. Every change to a lease goes through core-leases.ts, so that each is released exactly once.
+// What a regional router knows: pools, replicas, targets, links, requests and leases, and the
+// effects of the event at hand. Every change to a lease goes through core-leases.ts, so that each
+// is released exactly once.
 
 import type { Decision } from '../../shared/model/decision.ts';
 import type { PrefillSums } from '../../shared/model/cost-curve.ts';
@@ -155,7 +156,10 @@ export interface LeaseState {
   /** The ledger sequence that told of it; null while no link has. */
   sentSeq: number | null;
   firstTokenMs: number | null;
-  /** Its prefill no longer counts: a first token came, or it shows none and its predicted end has passed. */
+  /**
+   * Its prefill no longer counts: a first token came, or it shows none and its predicted end has
+   * passed.
+   */
   pastPrefill: boolean;
   /** Predicted end of its prefill. */
   readonly prefilledMs: number;

@@ -1,4 +1,5 @@
-// Replicas and their targets: made when an agent names them, dropped with all that the router knew of them.
+// Replicas and their targets: made when an agent names them, dropped with all that the router knew
+// of them.
 
 import { emptySums } from '../../shared/model/cost-curve.ts';
 import { targetKey, type AgentId } from '../../shared/model/ids.ts';

@@ -1,4 +1,5 @@
-// A regional core with scripted agents, for tests: short words for links, reports, requests and ends.
+// A regional core with scripted agents, for tests: short words for links, reports, requests and
+// ends.
 
 import { CHUNK_BYTES, type PromptChain, type TurnEnd } from '../../shared/model/prompt.ts';
 import type { CostCurve } from '../../shared/model/cost-curve.ts';

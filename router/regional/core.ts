@@ -1,8 +1,9 @@
-// The regional router's state machine: `handle(event, nowMs) → effects`. It owns replicas, leases, queues, prefix
-// index and breakers, calls policy, and never awaits.
+// The regional router's state machine: `handle(event, nowMs) → effects`. It owns replicas, leases,
+// queues, prefix index and breakers, calls policy, and never awaits.
 //
-// Invariants after every event: one lease per attempt under way; every request that arrived and has not ended is
-// queued or has a lease; nothing is answered twice. What comes from outside never makes it throw.
+// Invariants after every event: one lease per attempt under way; every request that arrived and has
+// not ended is queued or has a lease; nothing is answered twice. What comes from outside never
+// makes it throw.
 
 import type { Decision } from '../../shared/model/decision.ts';
 import type { RegionalCoreConfig, RouteRequest, RouterEffect, RouterEvent } from './events.ts';
@@ -12,7 +13,9 @@ import { noteFirstToken } from './core-leases.ts';
 import { heard, linkDown, linkUp } from './core-links.ts';
 import { attemptEnded, firstTokenLate } from './core-outcomes.ts';
 import { moveQueue, queueWakeMs, tellQueued, tellWakeMs } from './core-release.ts';
-import { announceQueued, arrive, enter, finish, forget, shedVerdict } from './core-requests.ts';
+import { announceQueued, shedVerdict } from './core-admission.ts';
+import { finish, forget } from './core-ends.ts';
+import { arrive, enter } from './core-requests.ts';
 import { newPool, RegionalState, type RegionalCoreDeps } from './core-state.ts';
 import { statusOf, type RegionalStatus } from './core-status.ts';
 

@@ -1,7 +1,9 @@
-// A hash table from 64-bit hashes (two u32 words) to rows of u32 columns, with a recency list and a byte budget.
+// A hash table from 64-bit hashes (two u32 words) to rows of u32 columns, with a recency list and a
+// byte budget.
 //
-// Typed arrays only: no object per row, no bigint, and memory that can be counted. Collisions are probed
-// linearly; removal shifts back, so there are no tombstones. At the budget the least recent row makes room.
+// Typed arrays only: no object per row, no bigint, and memory that can be counted. Collisions are
+// probed linearly; removal shifts back, so there are no tombstones. At the budget the least recent
+// row makes room.
 
 const START_ROWS = 1_024;
 const NONE = -1;
@@ -10,7 +12,9 @@ const FREE = -2;
 const ROW_BYTES = 16;
 
 export class PrefixTable {
-  /** Columns of the rows; index by row. Replaced when the table grows: read it anew after an insert. */
+  /**
+   * Columns of the rows; index by row. Replaced when the table grows: read it anew after an insert.
+   */
   columns: Uint32Array[];
   #low: Uint32Array;
   #high: Uint32Array;
@@ -87,7 +91,9 @@ export class PrefixTable {
     }
   }
 
-  /** The row of a hash, made with zeroed columns where there was none; it becomes the most recent. */
+  /**
+   * The row of a hash, made with zeroed columns where there was none; it becomes the most recent.
+   */
   insert(low: number, high: number): number {
     const found = this.find(low, high);
     if (found !== NONE) {
@@ -121,7 +127,10 @@ export class PrefixTable {
     this.#size -= 1;
   }
 
-  /** Changes budget and column count; new columns are zero. Least recent rows go where they no longer fit. */
+  /**
+   * Changes budget and column count; new columns are zero. Least recent rows go where they no
+   * longer fit.
+   */
   resize(options: { bytesMax: number; columns: number }): void {
     this.#bytesMax = options.bytesMax;
     this.#rowsMax = rowsWithin(options.bytesMax, options.columns);

@@ -1,0 +1,163 @@
+// Whether a request may wait, and its place in the queue. The queue is bounded in requests, bytes
+// and time; at the bound, a more urgent request takes the place of the least urgent one.
+
+import { prefillMs as curveMs } from '../../shared/model/cost-curve.ts';
+import type { Decision, DecisionReason } from '../../shared/model/decision.ts';
+import type { RequestId } from '../../shared/model/ids.ts';
+import { predictedWaitMs, retryAfterMs, shedReason } from '../policy/shed.ts';
+import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
+import { bare, hasReady, pendingEtaMs, type Verdict } from './core-decide.ts';
+import { finish } from './core-ends.ts';
+import { poolCurve } from './core-load.ts';
+import type { RegionalState, RequestState } from './core-state.ts';
+
+/** Queues a request, within the limits; a retry keeps its age and is not measured again. */
+export function admit(state: RegionalState, request: RequestState, verdict: Verdict): void {
+  const { pool } = request;
+  const shed = request.attempts > 0 ? null : shedVerdict(state, request, verdict);
+  if (shed !== null && !(shed.reason === 'queue_full' && makeRoom(state, request))) {
+    if (shed.reason === 'queue_full') state.limit('queue');
+    shedRequest(state, request, { ...shed, verdict });
+    return;
+  }
+  const work = expectedWork(request, verdict);
+  const { request: asked } = request;
+  const deadlineMs =
+    asked.clientDeadlineMs === null ? null : request.arrivedMs + asked.clientDeadlineMs;
+  pool.queue.push(
+    {
+      id: asked.id,
+      tenant: asked.tenant,
+      priority: asked.priority,
+      arrivedMs: request.arrivedMs,
+      bytes: asked.bodyBytes,
+      ...work,
+      deadlineMs,
+      giveUpMs: Math.min(
+        request.arrivedMs + state.settings.queueMaxWaitMs,
+        (deadlineMs ?? Number.POSITIVE_INFINITY) - work.prefillMs,
+      ),
+    },
+    state.settings.ageCredit,
+  );
+  pool.pace.started(state.nowMs);
+  pool.dirty = true;
+  const { decision } = verdict;
+  const waiting: Decision =
+    decision.kind === 'queue'
+      ? decision
+      : { ...decision, kind: 'queue', reason: 'order', target: null };
+  state.announced.push({ request: asked.id, decision: waiting });
+}
+
+/** Says which requests entered the queue in this event and have not left it again. */
+export function announceQueued(state: RegionalState): void {
+  for (const { request, decision } of state.announced) {
+    const waits = state.requests.get(request)?.pool.queue.has(request) ?? false;
+    if (waits) state.emit({ kind: 'queued', request, decision });
+  }
+  state.announced = [];
+}
+
+/** What shedding would answer now; null when the request may wait. Changes nothing. */
+export function shedVerdict(
+  state: RegionalState,
+  request: RequestState,
+  verdict: Verdict,
+): { reason: DecisionReason; waitMs: number } | null {
+  const { pool } = request;
+  const { clientDeadlineMs, bodyBytes } = request.request;
+  const waitMs = predictedQueueMs(state, request, verdict);
+  const reason = shedReason(
+    {
+      waitMs,
+      prefillMs: expectedWork(request, verdict).prefillMs,
+      clientLeftMs:
+        clientDeadlineMs === null ? null : request.arrivedMs + clientDeadlineMs - state.nowMs,
+      queue: { requests: pool.queue.size, bytes: pool.queue.bytes },
+      bytes: bodyBytes,
+    },
+    state.settings,
+  );
+  return reason === null ? null : { reason, waitMs };
+}
+
+function shedRequest(
+  state: RegionalState,
+  request: RequestState,
+  shed: { reason: DecisionReason; waitMs: number; verdict: Verdict },
+): void {
+  const { decision } = shed.verdict;
+  const cold = !hasReady(request.pool);
+  finish(state, request, {
+    decision: { ...decision, kind: 'shed', reason: shed.reason, target: null },
+    failure: {
+      code: cold ? 'warming_up' : 'saturated',
+      message: cold
+        ? 'The model is being loaded and cannot take this request in time.'
+        : 'All replicas of this model are busy.',
+      retryAfterMs: retryAfterMs(shed.waitMs, state.deps.random),
+    },
+  });
+}
+
+/** Gives up a less urgent request for this one; false where there is none. */
+function makeRoom(state: RegionalState, request: RequestState): boolean {
+  const { queue } = request.pool;
+  const { settings } = state;
+  const needed = request.request.bodyBytes;
+  while (
+    queue.size + 1 > settings.queueMaxRequests ||
+    queue.bytes + needed > settings.queueMaxBytes
+  ) {
+    if ((queue.bottomPriority ?? Number.NEGATIVE_INFINITY) <= request.request.priority)
+      return false;
+    const worst = queue.worst();
+    const victim = worst === null ? undefined : state.requests.get(worst.id as RequestId);
+    if (victim === undefined) return false;
+    state.limit('queue');
+    const waitMs = request.pool.queue.prefillMs;
+    finish(state, victim, {
+      decision: bare('shed', 'queue_full'),
+      failure: {
+        code: 'saturated',
+        message: 'More urgent requests have filled the queue of this model.',
+        retryAfterMs: retryAfterMs(waitMs, state.deps.random),
+      },
+    });
+  }
+  return true;
+}
+
+/**
+ * Uncached tokens and prefill where it would go best; without candidates, by the pool's median
+ * curve.
+ */
+function expectedWork(
+  request: RequestState,
+  verdict: Verdict,
+): { tokens: number; prefillMs: number } {
+  const { scored } = verdict.weighing;
+  let best: { tokens: number; prefillMs: number } | null = null;
+  for (const { prefillMs, sums } of scored) {
+    if (best === null || prefillMs < best.prefillMs) best = { tokens: sums.uncached, prefillMs };
+  }
+  if (best !== null) return best;
+  let tokens = 0;
+  for (const prompt of request.request.prompts) {
+    tokens += prompt.tokenIds ?? Math.ceil(prompt.bytes / ASSUMED_BYTES_PER_TOKEN);
+  }
+  return { tokens, prefillMs: curveMs(poolCurve(request.pool).curve, tokens, 0) };
+}
+
+function predictedQueueMs(state: RegionalState, request: RequestState, verdict: Verdict): number {
+  const { pool } = request;
+  const { scored } = verdict.weighing;
+  return predictedWaitMs({
+    backlogMs: scored.reduce((sum, candidate) => sum + candidate.load.waitMs, 0),
+    ahead: pool.queue.ahead(request.request.priority),
+    targets: scored.length,
+    msPerRelease: pool.pace.msPerRelease(state.nowMs),
+    etaMs: scored.length > 0 ? 0 : (pendingEtaMs(pool) ?? 0),
+  });
+}
