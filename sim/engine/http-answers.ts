@@ -6,6 +6,8 @@ import type { FinishReason } from './stats.ts';
 export interface AnswerHead {
   readonly kind: 'chat' | 'completion';
   readonly id: string;
+  /** Tells requests apart to which clients gave the same id. */
+  readonly serial: number;
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;

@@ -60,7 +60,9 @@ export function answerGeneration(
       finish: null,
     })),
   );
-  const engineIds = choices.map((choice) => `${context.head.id}#${choice.index}`);
+  const engineIds = choices.map(
+    (choice) => `${context.head.id}#${context.head.serial}.${choice.index}`,
+  );
   const answering = { context, generation, response, choices, engineIds };
   response.once('close', () => {
     if (!response.writableFinished) abortAll(answering);

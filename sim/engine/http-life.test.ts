@@ -162,6 +162,24 @@ describe('a client that goes away', () => {
   });
 });
 
+describe('request ids', () => {
+  it('may be given twice: both requests are answered under it', async () => {
+    const { engine, time } = await start();
+    const headers = { 'x-request-id': 'same' };
+    const body = { ...STREAM, max_tokens: 3 };
+    const both = [
+      await open(engine, '/v1/chat/completions', { body, headers }),
+      await open(engine, '/v1/chat/completions', { body, headers }),
+    ];
+    time.advance(10_000);
+    for (const response of both) {
+      const text = await readText(response);
+      expect(text).toContain('"id":"chatcmpl-same"');
+      expect(text).toContain('[DONE]');
+    }
+  });
+});
+
 describe('a slow engine', () => {
   it('takes as many times as long', async () => {
     const { engine, time } = await start();

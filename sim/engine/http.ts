@@ -4,26 +4,16 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
-import { renderExposition } from './exposition.ts';
 import { answerAdmin } from './http-admin.ts';
 import { EngineDriver } from './http-driver.ts';
 import { answerGeneration } from './http-generate.ts';
 import { Listener } from './http-listener.ts';
 import type { EngineServerOptions } from './http-options.ts';
-import {
-  parseChat,
-  parseCompletion,
-  parseJsonBody,
-  parseTokenize,
-  type Generation,
-  type JsonObject,
-  type ParseContext,
-  type Parsed,
-} from './http-parse.ts';
+import { parseJsonBody, type Generation } from './http-parse.ts';
 import { ReceivedLog, type ReceivedRequest } from './http-received.ts';
-import { methodNotAllowed, NOT_FOUND, sendReply, UNAUTHORIZED, type Reply } from './http-reply.ts';
+import { NOT_FOUND, sendReply, type Reply } from './http-reply.ts';
+import { routeRequest, VLLM_VERSION, type Surface } from './http-surface.ts';
 import { EngineModel, type EngineTruth } from './model.ts';
-import { detokenize } from './tokenizer.ts';
 
 export type { EngineServerOptions } from './http-options.ts';
 
@@ -57,23 +47,8 @@ export interface EngineState extends EngineTruth {
 }
 
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
+const BODY_TOO_LARGE: Reply = { status: 413, body: { detail: 'Request Entity Too Large' } };
 const CLOSE_AFTER_CORE_DEATH_MS = 2_000;
-const VERSION = '0.32.0';
-
-/** Routes by path: the method it takes. */
-const ROUTES: Readonly<Record<string, 'GET' | 'POST'>> = {
-  '/health': 'GET',
-  '/ping': 'GET',
-  '/version': 'GET',
-  '/load': 'GET',
-  '/metrics': 'GET',
-  '/is_sleeping': 'GET',
-  '/v1/models': 'GET',
-  '/v1/chat/completions': 'POST',
-  '/v1/completions': 'POST',
-  '/tokenize': 'POST',
-  '/detokenize': 'POST',
-};
 
 /**
  * Starts an engine. Settled once the port number is known; the port opens `loadingMs` later, until when it
@@ -100,6 +75,7 @@ class EngineServer implements RunningEngine {
   #startedWallMs: number;
   #createdWallMs: number;
   #generating = 0;
+  #generated = 0;
 
   constructor(options: EngineServerOptions, runtime: EngineRuntime) {
     this.#options = options;
@@ -113,12 +89,14 @@ class EngineServer implements RunningEngine {
     this.#driver = new EngineDriver(model, runtime, () => this.#open());
     this.#listener = new Listener(options, runtime.timers, (request, response) => {
       void this.#serve(request, response).catch((error: unknown) => {
-        runtime.log.error({ err: error }, 'engine-sim request failed');
+        // A client that goes away while it sends is no fault of ours.
+        const level = request.readableAborted ? 'debug' : 'error';
+        runtime.log[level]({ err: error }, 'engine-sim request failed');
         response.destroy();
       });
     });
     this.#received = new ReceivedLog(options.receivedMax ?? 200);
-    this.#fingerprint = `vllm-${VERSION}-${this.#hex(8)}`;
+    this.#fingerprint = `vllm-${VLLM_VERSION}-${this.#hex(8)}`;
   }
 
   get port(): number {
@@ -217,15 +195,13 @@ class EngineServer implements RunningEngine {
     const body = await readBody(request);
     if (response.destroyed) return;
     const atMs = this.#runtime.clock.wallMs();
-    if (body === null)
-      return sendReply(
-        response,
-        { status: 413, body: { detail: 'Request Entity Too Large' } },
-        atMs,
-      );
+    if (body === null) return sendReply(response, BODY_TOO_LARGE, atMs);
     if (path.startsWith('/sim/')) return this.#serveAdmin({ method, path, body }, response);
     this.#received.add({ atMs, method, path: url }, { headers: request.rawHeaders, body });
-    const reply = this.#refusal(method, path, request) ?? this.#route(path, request, body);
+    this.#driver.catchUp();
+    const { authorization, 'content-type': contentType } = request.headers;
+    const call = { method, path, authorization, contentType, body };
+    const reply = routeRequest(this.#surface(atMs), call);
     if (isReply(reply)) sendReply(response, reply, atMs);
     else this.#generate(reply, request, response);
   }
@@ -245,55 +221,17 @@ class EngineServer implements RunningEngine {
     sendReply(response, answer?.reply ?? NOT_FOUND, this.#runtime.clock.wallMs());
   }
 
-  /** What is wrong before the body is looked at; null when nothing is. */
-  #refusal(method: string, path: string, request: IncomingMessage): Reply | null {
-    const { apiKey } = this.#options;
-    if (
-      typeof apiKey === 'string' &&
-      path.startsWith('/v1/') &&
-      request.headers.authorization !== `Bearer ${apiKey}`
-    ) {
-      return UNAUTHORIZED;
-    }
-    const allowed = Object.hasOwn(ROUTES, path) ? ROUTES[path] : undefined;
-    if (allowed === undefined) return NOT_FOUND;
-    return allowed === method ? null : methodNotAllowed(allowed);
-  }
-
-  #route(path: string, request: IncomingMessage, body: Buffer): Reply | Generation {
-    const json = (body: object): Reply => ({ status: 200, body });
-    switch (path) {
-      case '/health':
-      case '/ping':
-        return { status: this.#driver.model.phase === 'dead' ? 503 : 200, body: '' };
-      case '/version':
-        return json({ version: VERSION });
-      case '/load':
-        return json({ server_load: this.#generating });
-      case '/is_sleeping':
-        return json({ is_sleeping: false });
-      case '/metrics':
-        return {
-          status: 200,
-          body: this.#metrics(),
-          contentType: 'text/plain; version=0.0.4; charset=utf-8',
-        };
-      case '/v1/models':
-        return json(this.#models());
-      default:
-        return this.#routeJson(path, request, body);
-    }
-  }
-
-  #routeJson(path: string, request: IncomingMessage, body: Buffer): Reply | Generation {
-    const parsed = parseJsonBody(request.headers['content-type'], body.toString('utf8'));
-    if (!parsed.ok) return parsed.reply;
-    const context = { model: this.#options.model, maxModelLen: this.#driver.model.maxModelLen };
-    if (path === '/tokenize') return tokenizeReply(parsed.value, context);
-    if (path === '/detokenize') return detokenizeReply(parsed.value);
-    const parse = path === '/v1/chat/completions' ? parseChat : parseCompletion;
-    const generation: Parsed<Generation> = parse(parsed.value, context);
-    return generation.ok ? generation.value : generation.reply;
+  #surface(nowWallMs: number): Surface {
+    return {
+      modelName: this.#options.model,
+      apiKey: this.#options.apiKey ?? null,
+      model: this.#driver.model,
+      startedWallMs: this.#startedWallMs,
+      createdWallMs: this.#createdWallMs,
+      nowWallMs,
+      generating: this.#generating,
+      hex: (digits) => this.#hex(digits),
+    };
   }
 
   #generate(generation: Generation, request: IncomingMessage, response: ServerResponse): void {
@@ -303,58 +241,17 @@ class EngineServer implements RunningEngine {
     this.#generating += 1;
     response.once('close', () => (this.#generating -= 1));
     const wallMs = (): number => this.#runtime.clock.wallMs();
+    this.#generated += 1;
     const head = {
       kind: generation.kind,
       id,
+      serial: this.#generated,
       created: Math.floor(wallMs() / 1000),
       model: this.#options.model,
       fingerprint: this.#fingerprint,
       details: this.#options.promptTokensDetails ?? true,
     };
     answerGeneration({ driver: this.#driver, head, wallMs }, generation, response);
-  }
-
-  #metrics(): string {
-    this.#driver.catchUp();
-    const { model } = this.#driver;
-    return renderExposition({
-      modelName: this.#options.model,
-      profile: model.profile,
-      maxModelLen: model.maxModelLen,
-      stats: model.stats,
-      startTimeSeconds: this.#startedWallMs / 1000,
-      createdSeconds: this.#createdWallMs / 1000,
-    });
-  }
-
-  #models(): object {
-    const { model } = this.#options;
-    const created = Math.floor(this.#runtime.clock.wallMs() / 1000);
-    const permission = {
-      id: `modelperm-${this.#hex(16)}`,
-      object: 'model_permission',
-      created,
-      allow_create_engine: false,
-      allow_sampling: true,
-      allow_logprobs: true,
-      allow_search_indices: false,
-      allow_view: true,
-      allow_fine_tuning: false,
-      organization: '*',
-      group: null,
-      is_blocking: false,
-    };
-    const entry = {
-      id: model,
-      object: 'model',
-      created,
-      owned_by: 'vllm',
-      root: `/models/${model}`,
-      parent: null,
-      max_model_len: this.#driver.model.maxModelLen,
-      permission: [permission],
-    };
-    return { object: 'list', data: [entry] };
   }
 
   #loadingMs(): number {
@@ -378,25 +275,6 @@ class EngineServer implements RunningEngine {
 
 function isReply(value: Reply | Generation): value is Reply {
   return 'status' in value;
-}
-
-function tokenizeReply(body: JsonObject, context: ParseContext): Reply {
-  const tokens = parseTokenize(body, context);
-  if (!tokens.ok) return tokens.reply;
-  const { maxModelLen } = context;
-  const answer = {
-    count: tokens.value.length,
-    max_model_len: maxModelLen,
-    tokens: tokens.value,
-    token_strs: null,
-  };
-  return { status: 200, body: answer };
-}
-
-function detokenizeReply(body: JsonObject): Reply {
-  const tokens = Array.isArray(body['tokens']) ? body['tokens'] : [];
-  const ids = tokens.filter((token): token is number => Number.isInteger(token));
-  return { status: 200, body: { prompt: detokenize(ids) } };
 }
 
 /** The whole body; null when it is longer than is taken. */

@@ -13,16 +13,16 @@ import { KvCache } from './kv-cache.ts';
 import type { EngineProfile } from './profiles.ts';
 import {
   cachedPrefix,
-  isDecoding,
   knownTokens,
+  openRequest,
   Scheduler,
   stepMs,
   type OpenRequest,
-  type StepPlan,
 } from './scheduler.ts';
 import type { TokenSequence } from './sequence.ts';
 import { EngineStats, type FinishReason } from './stats.ts';
 import { END_TOKEN } from './tokenizer.ts';
+import { prefillLeft, type StepUnderWay } from './truth.ts';
 
 export interface EngineRequest {
   /** Unique among open requests. */
@@ -86,11 +86,6 @@ export interface EngineTruth {
   readonly cachedBlocks: number;
 }
 
-interface Step extends StepPlan {
-  readonly startMs: number;
-  endMs: number;
-}
-
 export class EngineModel {
   readonly profile: EngineProfile;
   /** Tokens of prompt and answer together: never more than the KV cache holds. */
@@ -108,7 +103,7 @@ export class EngineModel {
   /** In the front end, in order of arrival. */
   readonly #front: OpenRequest[] = [];
   #frontFreeMs = 0;
-  #step: Step | null = null;
+  #step: StepUnderWay | null = null;
   /** End of the last step: the earliest start of the next. */
   #cursorMs = 0;
   #frozenMs = 0;
@@ -171,25 +166,14 @@ export class EngineModel {
     const frontCostMs = (frontMs + frontMsPerToken * promptTokens) * this.#slowFactor;
     this.#frontFreeMs = Math.max(this.#frontFreeMs, nowMs) + frontCostMs;
     const maxTokens = Math.min(Math.max(1, request.answerTokens), this.maxModelLen - promptTokens);
-    const open: OpenRequest = {
+    const open = openRequest({
       id: request.id,
       sequence: request.sequence,
-      promptTokens,
       maxTokens,
       finishReason: maxTokens < request.answerTokens ? 'length' : request.finishReason,
       arrivedMs: nowMs,
       queuedMs: this.#frontFreeMs,
-      scheduledMs: null,
-      firstTokenMs: null,
-      lastTokenMs: null,
-      computed: 0,
-      generated: 0,
-      cachedTokens: null,
-      blocks: [],
-      published: 0,
-      preemptions: 0,
-      uncountedPreemptions: 0,
-    };
+    });
     this.#open.set(open.id, open);
     this.#front.push(open);
     return { ok: true };
@@ -281,11 +265,20 @@ export class EngineModel {
 
   /** Prompt tokens that would be found in the cache now. */
   cachedTokens(sequence: TokenSequence): number {
-    return this.#cachedOf(sequence, sequence.promptTokens);
+    const { blockTokens } = this.profile;
+    const found = cachedPrefix(this.#cache, sequence, sequence.promptTokens, blockTokens);
+    return found.length * blockTokens;
   }
 
   truth(nowMs: number): EngineTruth {
-    const left = this.#prefillLeft(nowMs);
+    const left = prefillLeft({
+      open: this.#open.values(),
+      step: this.#step,
+      cache: this.#cache,
+      profile: this.profile,
+      slowFactor: this.#slowFactor,
+      nowMs,
+    });
     return {
       phase: this.#phase,
       incarnation: this.#incarnation,
@@ -325,7 +318,7 @@ export class EngineModel {
     return true;
   }
 
-  #endStep(step: Step, events: EngineEvent[]): void {
+  #endStep(step: StepUnderWay, events: EngineEvent[]): void {
     const { endMs } = step;
     this.#step = null;
     this.#cursorMs = endMs;
@@ -408,45 +401,5 @@ export class EngineModel {
     this.#step = null;
     this.#phase = phase;
     return events;
-  }
-
-  #cachedOf(sequence: TokenSequence, known: number): number {
-    const { blockTokens } = this.profile;
-    return cachedPrefix(this.#cache, sequence, known, blockTokens).length * blockTokens;
-  }
-
-  /** Prefill that is left, computed as if it were alone with the present decodes, in order. */
-  #prefillLeft(nowMs: number): { tokens: number; ms: number } {
-    const { profile } = this;
-    const inStep = new Map(this.#step?.chunks.map((chunk) => [chunk.request, chunk.tokens]));
-    let tokens = 0;
-    let later = 0;
-    let laterMs = 0;
-    let decoding = 0;
-    let decodeContext = 0;
-    for (const request of this.#open.values()) {
-      if (isDecoding(request)) {
-        decoding += 1;
-        decodeContext += request.computed;
-        continue;
-      }
-      const known = knownTokens(request);
-      const holds = request.blocks.length > 0;
-      const computed = holds ? request.computed : this.#cachedOf(request.sequence, known);
-      tokens += known - computed;
-      const before = computed + (inStep.get(request) ?? 0);
-      const left = known - before;
-      later += left;
-      laterMs += profile.linearMsPerToken * left;
-      laterMs += profile.contextMsPerToken2 * left * (before + left / 2);
-    }
-    if (tokens === 0) return { tokens: 0, ms: 0 };
-    const stepLeftMs = this.#step === null ? 0 : Math.max(0, this.#step.endMs - nowMs);
-    const steps = Math.ceil(later / Math.max(1, profile.maxNumBatchedTokens - decoding));
-    const eachMs =
-      profile.prefillStepMs +
-      profile.decodeMsPerSequence * decoding +
-      profile.decodeContextMsPerToken * decodeContext;
-    return { tokens, ms: stepLeftMs + (laterMs + steps * eachMs) * this.#slowFactor };
   }
 }

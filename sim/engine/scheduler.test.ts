@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 import { KvCache } from './kv-cache.ts';
 import { engineProfile } from './profiles.ts';
-import { knownTokens, Scheduler, type OpenRequest } from './scheduler.ts';
+import { knownTokens, openRequest, Scheduler, type OpenRequest } from './scheduler.ts';
 import { tokenSequence } from './sequence.ts';
 import { EngineStats } from './stats.ts';
 
@@ -11,25 +11,14 @@ const BLOCK = 16;
 
 function waiting(id: string, from: number, tokens: number): OpenRequest {
   const ids = Uint32Array.from({ length: tokens }, (_, at) => from * 100_000 + at);
-  return {
+  return openRequest({
     id,
     sequence: tokenSequence(ids, BLOCK),
-    promptTokens: tokens,
     maxTokens: 1_000,
     finishReason: 'length',
     arrivedMs: 0,
     queuedMs: 0,
-    scheduledMs: null,
-    firstTokenMs: null,
-    lastTokenMs: null,
-    computed: 0,
-    generated: 0,
-    cachedTokens: null,
-    blocks: [],
-    published: 0,
-    preemptions: 0,
-    uncountedPreemptions: 0,
-  };
+  });
 }
 
 describe('scheduler', () => {

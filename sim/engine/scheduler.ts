@@ -38,6 +38,29 @@ export interface OpenRequest {
   uncountedPreemptions: number;
 }
 
+/** A request that the scheduler has not seen yet. */
+export function openRequest(
+  request: Pick<
+    OpenRequest,
+    'id' | 'sequence' | 'maxTokens' | 'finishReason' | 'arrivedMs' | 'queuedMs'
+  >,
+): OpenRequest {
+  return {
+    ...request,
+    promptTokens: request.sequence.promptTokens,
+    scheduledMs: null,
+    firstTokenMs: null,
+    lastTokenMs: null,
+    computed: 0,
+    generated: 0,
+    cachedTokens: null,
+    blocks: [],
+    published: 0,
+    preemptions: 0,
+    uncountedPreemptions: 0,
+  };
+}
+
 export interface StepChunk {
   readonly request: OpenRequest;
   readonly tokens: number;
