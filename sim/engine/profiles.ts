@@ -162,7 +162,7 @@ export function kvCapacityTokens(profile: EngineProfile): number {
   return profile.kvBlocks * profile.blockTokens;
 }
 
-/** What a perfect observer would learn of a lone request's prefill. */
+/** What a perfect observer would learn of a lone request's prefill; `frontMs`, a constant a request, has no term there. */
 export function trueCostCurve(profile: EngineProfile): CostCurve {
   return {
     baseMs: profile.prefillStepMs,
