@@ -18,8 +18,14 @@ export function processRuntime(log: Logger): RoleRuntime {
   return { clock: systemClock, timers: systemTimers, random: processRandom(), log };
 }
 
-/** Ends the process after `close` on the first SIGTERM or SIGINT, at once on the second. */
-export function endOnSignal(log: Logger, close: () => Promise<void>): void {
+export interface Ending {
+  /** Lets what runs end; left out after a bug, when nothing can be trusted to end. */
+  readonly drain?: () => Promise<void>;
+  readonly close: () => Promise<void>;
+}
+
+/** Drains and closes on the first SIGTERM or SIGINT, then ends with 0; ends at once on the second. */
+export function endOnSignal(log: Logger, { drain, close }: Ending): void {
   closeWithGrace(
     {
       delay: false,
@@ -29,7 +35,10 @@ export function endOnSignal(log: Logger, close: () => Promise<void>): void {
     },
     async ({ signal, err }) => {
       if (err !== undefined) log.fatal({ err }, 'a bug: ending');
-      else log.info({ signal }, 'ending: a second signal ends at once');
+      else {
+        log.info({ signal }, 'ending: a second signal ends at once');
+        await drain?.();
+      }
       await close();
     },
   );

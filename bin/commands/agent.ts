@@ -95,7 +95,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
     startAgent(agentOptions(agent, config), processRuntime(log)),
     '--listen',
   );
-  endOnSignal(log, () => running.close());
+  endOnSignal(log, { close: () => running.close() });
 }
 
 function overlays(command: Command, flags: Flags): Overlay[] {

@@ -68,12 +68,16 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const router = await started(startRegionalRouter(routerOptions(config), runtime), '--port');
   const agents = await startAgents(config, router.linksPort, runtime);
   let stopLoad: (() => void) | null = null;
-  endOnSignal(runtime.log, async () => {
-    stopLoad?.();
-    await router.drain();
-    await Promise.all(agents.map((agent) => agent.close()));
-    await router.close();
-    await Promise.all(engines.map((engine) => engine.close()));
+  endOnSignal(runtime.log, {
+    drain: () => {
+      stopLoad?.();
+      return router.drain();
+    },
+    close: async () => {
+      await Promise.all(agents.map((agent) => agent.close()));
+      await router.close();
+      await Promise.all(engines.map((engine) => engine.close()));
+    },
   });
   const base = `http://127.0.0.1:${router.clientsPort}`;
   console.log(`${replicas} simulated engines are loading …`);

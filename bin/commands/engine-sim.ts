@@ -41,7 +41,7 @@ async function run(flags: Readonly<Record<string, string | boolean>>): Promise<v
   const log = processLog({ level: 'info', format: 'auto' });
   const server = await started(startEngineServer(parsed.options, processRuntime(log)), '--port');
   const { host, model, profile, loadingMs } = parsed.options;
-  endOnSignal(log, () => server.close());
+  endOnSignal(log, { close: () => server.close() });
   console.log(
     `simulated engine "${model}" (${profile.name}) on http://${host}:${server.port}, serving after ${loadingMs ?? profile.loadingMs} ms`,
   );

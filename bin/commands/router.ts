@@ -100,9 +100,16 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const reloader =
     file === null ? null : reload({ file, text, overlays, config, router, state, log });
   process.on('SIGHUP', () => reloader?.reload());
-  endOnSignal(log, async () => {
-    reloader?.close();
-    await drainAndClose(router, config, log);
+  const { acceptMs, drainMs } = config.router.shutdown;
+  endOnSignal(log, {
+    drain: () => {
+      log.info({ acceptMs, drainMs }, 'draining');
+      return router.drain({ acceptMs, drainMs });
+    },
+    close: async () => {
+      reloader?.close();
+      await router.close();
+    },
   });
 }
 
@@ -148,16 +155,4 @@ function tell(view: ConfigView, log: Logger): void {
   } else if (restartFields.length > 0) {
     log.warn({ generation, restartFields }, 'configuration taken; these fields need a restart');
   } else log.info({ generation }, 'configuration taken');
-}
-
-/** Not ready, still accepting for `acceptMs`, then what runs may end for `drainMs`. */
-async function drainAndClose(
-  router: RunningRouter,
-  config: FleetConfig,
-  log: Logger,
-): Promise<void> {
-  const { acceptMs, drainMs } = config.router.shutdown;
-  log.info({ acceptMs, drainMs }, 'draining');
-  await router.drain({ acceptMs, drainMs });
-  await router.close();
 }

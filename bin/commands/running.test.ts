@@ -68,6 +68,43 @@ describe('spillway demo', () => {
   });
 });
 
+describe('ending', () => {
+  async function streaming(maxTokens: number): Promise<{ demo: Spawned; text: Promise<string> }> {
+    const demo = start(['demo', '--port', '0', '--replicas', '1']);
+    const [, base] = await demo.printed(/Spillway listens on (http:\S+)/);
+    const answer = await fetch(`${base ?? ''}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'demo-model',
+        prompt: 'Go',
+        max_tokens: maxTokens,
+        stream: true,
+      }),
+    });
+    expect(answer.status).toBe(200);
+    return { demo, text: answer.text().catch(() => 'cut') };
+  }
+
+  it('lets a running stream end before the process does', async () => {
+    const { demo, text } = await streaming(150);
+    demo.process.kill('SIGTERM');
+    const stream = await text;
+    expect(stream).toContain('"finish_reason":"length"');
+    expect(stream.trimEnd().endsWith('data: [DONE]')).toBe(true);
+    expect(await demo.exited).toBe(0);
+  });
+
+  it('at a second signal waits for nothing', async () => {
+    const { demo, text } = await streaming(20_000);
+    demo.process.kill('SIGTERM');
+    await demo.printed(/ending: a second signal ends at once/);
+    demo.process.kill('SIGTERM');
+    expect(await demo.exited).toBe(1);
+    expect(await text).not.toContain('[DONE]');
+  });
+});
+
 describe('spillway up', () => {
   it('serves what it found and waits for what is not there yet', async () => {
     const engine = start(['engine-sim', '--port', '0', '--model', 'm', '--loading-ms', '0']);

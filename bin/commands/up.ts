@@ -121,10 +121,12 @@ async function serve(config: FleetConfig, { host }: Flags): Promise<void> {
     startAgent({ ...options, routers: links }, runtime),
     '--set agent.listen=…',
   );
-  endOnSignal(log, async () => {
-    await router.drain();
-    await running.close();
-    await router.close();
+  endOnSignal(log, {
+    drain: () => router.drain(),
+    close: async () => {
+      await running.close();
+      await router.close();
+    },
   });
   for (const line of tryItLines(host, router.clientsPort, null)) console.log(line);
 }
