@@ -6,7 +6,7 @@
 import type { Random } from '../../shared/lib/random.ts';
 import type { LeaseId, LinkId, ReplicaId, RequestId, RouterId } from '../../shared/model/ids.ts';
 import type { AgentMessage, RouterMessage, Usage } from '../../shared/protocol/messages.ts';
-import { RegionalCore, type TargetStatus } from '../../router/regional/core.ts';
+import { RegionalCore, type ReplicaStatus, type TargetStatus } from '../../router/regional/core.ts';
 import type {
   Attempt,
   AttemptResult,
@@ -83,6 +83,10 @@ export class RouterHost {
   /** What the core reported by name: limits reached and log codes. */
   readonly counts = new Map<string, number>();
 
+  /** Every message sent and every one received, where a test wants to look. */
+  onSend: ((link: LinkId, message: RouterMessage) => void) | null = null;
+  onReceive: ((link: LinkId, message: AgentMessage) => void) | null = null;
+
   constructor(options: RouterHostOptions) {
     this.name = options.name;
     this.#options = options;
@@ -154,6 +158,7 @@ export class RouterHost {
 
   fromAgent(link: LinkId, message: AgentMessage): void {
     if (!this.#links.has(link)) return;
+    this.onReceive?.(link, message);
     if (message.kind === 'hello') {
       this.#greeted.add(link);
       this.#handle({ kind: 'linkUp', link, hello: message });
@@ -169,12 +174,12 @@ export class RouterHost {
 
   /** How the core sees a replica's only rank now; null where it does not know it. */
   target(replica: ReplicaId): TargetStatus | null {
-    const status = this.core?.status(this.#context.timeline.nowMs);
-    for (const pool of status?.pools ?? []) {
-      const found = pool.replicas.find((candidate) => candidate.id === replica);
-      if (found !== undefined) return found.targets[0] ?? null;
-    }
-    return null;
+    return this.#replica(replica)?.targets[0] ?? null;
+  }
+
+  /** A link to the replica's agent stands, as far as the core knows. */
+  connected(replica: ReplicaId): boolean {
+    return this.#replica(replica)?.connected ?? false;
   }
 
   get readyReplicas(): number {
@@ -193,6 +198,15 @@ export class RouterHost {
     if (leases !== this.#attempts.size) {
       throw new Error(`${this.name}: ${leases} leases for ${this.#attempts.size} open attempts`);
     }
+  }
+
+  #replica(replica: ReplicaId): ReplicaStatus | null {
+    const status = this.core?.status(this.#context.timeline.nowMs);
+    for (const pool of status?.pools ?? []) {
+      const found = pool.replicas.find((candidate) => candidate.id === replica);
+      if (found !== undefined) return found;
+    }
+    return null;
   }
 
   #handle(event: RouterEvent): void {
@@ -230,6 +244,7 @@ export class RouterHost {
       case 'extend':
         return this.#armFirstToken(this.#attempts.get(effect.lease), effect.timeoutMs);
       case 'send':
+        this.onSend?.(effect.link, effect.message);
         return this.#links.get(effect.link)?.fromRouter(effect.message);
       case 'close':
         return this.#links.get(effect.link)?.cut(false);
