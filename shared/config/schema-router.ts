@@ -73,10 +73,12 @@ const ROUTING = {
     'Queue: silence towards a streaming client before it is sent 200 and comments.',
     { unit: 'ms', min: 100, max: HOUR, default: D.keepAliveAfterMs },
   ),
-  unknownConcurrency: quantity(
-    'Requests at most in a replica whose waiting work is unknown.',
-    { unit: 'requests', min: 1, max: 10_000, default: D.unknownConcurrency },
-  ),
+  unknownConcurrency: quantity('Requests at most in a replica whose waiting work is unknown.', {
+    unit: 'requests',
+    min: 1,
+    max: 10_000,
+    default: D.unknownConcurrency,
+  }),
   staleGraceMs: quantity("Link lost: how long a replica's last report is still used.", {
     unit: 'ms',
     min: 1_000,
