@@ -40,7 +40,6 @@ function driven(core: CoreMachine, carry: (effect: RouterEffect) => void = () =>
   const bugs: RouterEvent[] = [];
   const driver = new CoreDriver({
     core,
-    ...time,
     clock: time.clock,
     timers: time.timers,
     carry,

@@ -6,7 +6,7 @@ import { REGIONAL_DEFAULTS } from '../../shared/model/settings.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { createHttpPools } from '../../shared/runtime/http-pool.ts';
-import { createLog } from '../../shared/runtime/log.ts';
+import { createLog, type Logger } from '../../shared/runtime/log.ts';
 import { createMetrics, type Metrics } from '../../shared/runtime/metrics.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { Canonicaliser } from '../../router/gateway/canonical.ts';
@@ -61,6 +61,20 @@ export function routerOptions(changes: {
   };
 }
 
+/** A log whose lines are kept, parsed. */
+export function captureLog(): { readonly lines: Record<string, unknown>[]; readonly log: Logger } {
+  const lines: Record<string, unknown>[] = [];
+  const destination = new Writable({
+    write(piece: Buffer, _encoding, done) {
+      for (const line of piece.toString().split('\n')) {
+        if (line !== '') lines.push(JSON.parse(line) as Record<string, unknown>);
+      }
+      done();
+    },
+  });
+  return { lines, log: createLog({ level: 'debug', readable: false, destination }) };
+}
+
 export interface Harness {
   readonly url: string;
   readonly core: PlainCore;
@@ -75,16 +89,7 @@ export async function startHarness(
   urls: string[],
   changes: Parameters<typeof routerOptions>[0] = {},
 ): Promise<Harness> {
-  const lines: Record<string, unknown>[] = [];
-  const destination = new Writable({
-    write(piece: Buffer, _encoding, done) {
-      for (const line of piece.toString().split('\n')) {
-        if (line !== '') lines.push(JSON.parse(line) as Record<string, unknown>);
-      }
-      done();
-    },
-  });
-  const log = createLog({ level: 'debug', readable: false, destination });
+  const { lines, log } = captureLog();
   const runtime = { clock: systemClock, timers: systemTimers, random: seededRandom(1), log };
   const options = routerOptions(changes);
   const core = new PlainCore(urls);

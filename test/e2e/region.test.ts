@@ -1,0 +1,261 @@
+// One region in this process: real router, real agents, simulated engines over HTTP. What operators see and do.
+
+import OpenAI from 'openai';
+import { request } from 'undici';
+import { afterEach, describe, expect, test } from 'vitest';
+import { startAgent } from '../../agent/start.ts';
+import type { AgentOptions } from '../../agent/options.ts';
+import { METRICS, METRICS_PREFIX } from '../../router/regional/metrics.ts';
+import { RESPONSE_HEADERS } from '../../router/gateway/headers.ts';
+import type { PoolOptions, RouterOptions } from '../../router/regional/options.ts';
+import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
+import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
+import { seededRandom } from '../../shared/lib/random.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { startEngineServer, type RunningEngine } from '../../sim/engine/http.ts';
+import { engineProfile } from '../../sim/engine/profiles.ts';
+import { captureLog, routerOptions } from './shell-harness.ts';
+import { until } from './until.ts';
+
+const open: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).toReversed()) await close();
+});
+
+const { lines, log } = captureLog();
+const runtime: RoleRuntime = {
+  clock: systemClock,
+  timers: systemTimers,
+  random: seededRandom(7),
+  log,
+};
+const ADMIN = { host: '127.0.0.1', port: 0 };
+
+async function router(changes: Partial<RouterOptions> = {}, pool: Partial<PoolOptions> = {}) {
+  const running = await startRegionalRouter(
+    { ...routerOptions({ pool }), addressProof: true, ...changes },
+    runtime,
+  );
+  open.push(() => running.close());
+  return running;
+}
+
+async function engine(apiKey: string | null = null): Promise<RunningEngine> {
+  const profile = engineProfile('demo');
+  if (profile === null) throw new Error('no profile');
+  const running = await startEngineServer(
+    { host: '127.0.0.1', port: 0, model: 'sim-model', profile, loadingMs: 0, apiKey },
+    runtime,
+  );
+  open.push(() => running.close());
+  return running;
+}
+
+async function agent(
+  beside: RunningEngine,
+  { linksPort }: RunningRouter,
+  changes: Partial<AgentOptions> = {},
+): Promise<void> {
+  const running = await startAgent(
+    {
+      pool: 'default',
+      engines: [{ url: beside.url, advertiseUrl: beside.url, pidFile: null }],
+      routers: [`ws://127.0.0.1:${linksPort}`],
+      linkSecret: null,
+      engineApiKey: null,
+      listen: ADMIN,
+      settings: { ...AGENT_DEFAULTS, calibration: false },
+      ...changes,
+    },
+    runtime,
+  );
+  open.push(() => running.close());
+}
+
+const isReady = (running: RunningRouter) => until(() => running.status().ready);
+const openai = (running: RunningRouter) =>
+  new OpenAI({
+    baseURL: `http://127.0.0.1:${running.clientsPort}/v1`,
+    apiKey: 'client-secret',
+    maxRetries: 0,
+  });
+const ask = (running: RunningRouter, changes: object = {}) =>
+  openai(running).chat.completions.create({
+    model: 'sim-model',
+    messages: [{ role: 'user', content: 'hello' }],
+    max_tokens: 4,
+    ...changes,
+  });
+const get = (port: number, path: string, headers: Record<string, string> = {}) =>
+  request(`http://127.0.0.1:${port}${path}`, { headers });
+
+describe('a region', () => {
+  test('turns ready with its first replica, serves, and shows what it did', async () => {
+    const running = await router({ admin: ADMIN });
+    const adminPort = running.adminPort ?? 0;
+    expect((await get(adminPort, '/livez')).statusCode).toBe(200);
+    const before = await get(adminPort, '/readyz?verbose');
+    expect(before.statusCode).toBe(503);
+    expect(await before.body.text()).toContain('[-] replicas: 0 of 0 ready');
+
+    await agent(await engine(), running);
+    await isReady(running);
+    expect((await get(adminPort, '/readyz')).statusCode).toBe(200);
+
+    const { data, response } = await ask(running).withResponse();
+    expect(data.choices[0]?.message.content).not.toBe('');
+    const known = new Set<string>(RESPONSE_HEADERS.map(({ name }) => name));
+    const ours = [...response.headers.keys()].filter((name) => name.startsWith('x-'));
+    for (const name of ours) expect(known).toContain(name);
+    expect(ours).toContain('x-spillway-pool');
+
+    const models = await openai(running).models.list();
+    expect(models.data.map(({ id }) => id)).toEqual(['sim-model']);
+    expect((await openai(running).models.retrieve('sim-model')).id).toBe('sim-model');
+
+    const text = await (await get(adminPort, '/status', { accept: 'text/plain' })).body.text();
+    expect(text).toMatch(/pool default \(sim-model\): 1 of 1 ready/);
+    const status = (await (await get(adminPort, '/status')).body.json()) as object;
+    expect(status).toMatchObject({ ready: true, router: { region: 'test' }, openRequests: 0 });
+  });
+
+  test('measures exactly what its table says', async () => {
+    const running = await router();
+    await agent(await engine(), running);
+    await isReady(running);
+    await ask(running, { stream: true });
+    const text = await (await get(running.clientsPort, '/metrics')).body.text();
+    const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(
+      ([, name, type]) => `${name} ${type}`,
+    );
+    const table = METRICS.map(({ name, type }) => `${METRICS_PREFIX}${name} ${type}`);
+    expect(new Set(types)).toEqual(new Set<string>(table));
+    expect(text).toContain('spillway_replica_phase{');
+    expect(text).toContain('spillway_ttft_seconds_count{pool="default"} 1');
+    expect(text).toContain('spillway_bugs_total 0');
+  });
+
+  test('keeps what operators ask away from clients when it has an admin listener', async () => {
+    const running = await router({ admin: ADMIN });
+    for (const path of ['/status', '/metrics', '/readyz', '/livez', '/v1/route/explain']) {
+      expect((await get(running.clientsPort, path)).statusCode).toBe(404);
+      expect((await get(running.adminPort ?? 0, '/v1/models')).statusCode).toBe(404);
+    }
+  });
+
+  test('explains without sending anything', async () => {
+    const running = await router();
+    const beside = await engine();
+    await agent(beside, running);
+    await isReady(running);
+    const before = beside.received().length;
+    const answer = await request(`http://127.0.0.1:${running.clientsPort}/v1/route/explain`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'sim-model', prompt: 'hello' }),
+    });
+    expect(await answer.body.json()).toMatchObject({
+      request: { model: 'sim-model', prompts: [{ keySpace: 'text/1' }] },
+      decision: { kind: 'send', candidates: [{ removed: null }] },
+    });
+    expect(running.status().openRequests).toBe(0);
+    expect(beside.received().length).toBe(before);
+  });
+
+  test("an engine's key reaches the engine, a client's never", async () => {
+    const running = await router({}, { engineApiKey: 'engine-secret' });
+    const beside = await engine('engine-secret');
+    await agent(beside, running, { engineApiKey: 'engine-secret' });
+    await isReady(running);
+    await ask(running);
+    const received = JSON.stringify(beside.received());
+    expect(received).not.toContain('client-secret');
+    expect(received).toContain('engine-secret');
+  });
+});
+
+describe('an agent', () => {
+  test('whose engine lies outside the networks of its pool is refused', async () => {
+    const running = await router({}, { engineCidrs: ['10.0.0.0/8'] });
+    await agent(await engine(), running);
+    await until(() => lines.some(({ msg }) => msg === 'engine address refused'));
+    expect(running.status()).toMatchObject({ links: 0, pools: [{ replicas: [] }] });
+    running.reload(routerOptions({ pool: { engineCidrs: ['127.0.0.0/8'] } }).reloadable);
+    await isReady(running);
+  });
+
+  test('proves itself with the secret of the links', async () => {
+    const running = await router({ linkSecrets: ['new-secret', 'old-secret'] });
+    await agent(await engine(), running, { linkSecret: 'old-secret' });
+    await isReady(running);
+    expect(running.status().links).toBe(1);
+  });
+});
+
+describe('a reload', () => {
+  test('swaps limits, names and salts at once', async () => {
+    const running = await router();
+    const beside = await engine();
+    await agent(beside, running);
+    await isReady(running);
+    await ask(running);
+    const { reloadable } = routerOptions({
+      pool: { models: ['public'], aliases: { public: 'sim-model' }, cacheSalt: 'pepper' },
+      limits: { bodyBytes: 200 },
+    });
+    running.reload(reloadable);
+    const answer = await ask(running, { model: 'public' });
+    expect(answer.model).toBe('sim-model');
+    expect(JSON.stringify(beside.received().at(-1))).toContain('pepper');
+    const long = [{ role: 'user', content: 'x'.repeat(500) }];
+    await expect(ask(running, { model: 'public', messages: long })).rejects.toMatchObject({
+      status: 413,
+    });
+    await expect(ask(running)).rejects.toMatchObject({ status: 404, param: 'model' });
+  });
+});
+
+describe('draining', () => {
+  test('lets what runs end, refuses what comes, and is not ready', async () => {
+    const running = await router();
+    await agent(await engine(), running);
+    await isReady(running);
+    const stream = await openai(running).chat.completions.create({
+      model: 'sim-model',
+      messages: [{ role: 'user', content: 'hello' }],
+      max_tokens: 100,
+      stream: true,
+    });
+    let drained = false;
+    const draining = running.drain({ acceptMs: 0, drainMs: 30_000 }).then(() => (drained = true));
+    await until(() => running.status().draining);
+    expect((await get(running.clientsPort, '/readyz')).statusCode).toBe(503);
+    await expect(ask(running)).rejects.toMatchObject({ status: 503, code: 'draining' });
+    expect(drained).toBe(false);
+    let parts = 0;
+    for await (const _part of stream) parts += 1;
+    expect(parts).toBeGreaterThan(100);
+    await draining;
+  });
+
+  test('that takes too long ends what is left with an error event', async () => {
+    const running = await router();
+    await agent(await engine(), running);
+    await isReady(running);
+    const stream = await openai(running).chat.completions.create({
+      model: 'sim-model',
+      messages: [{ role: 'user', content: 'hello' }],
+      max_tokens: 20_000,
+      stream: true,
+    });
+    const read = async (): Promise<void> => {
+      for await (const _part of stream) continue;
+    };
+    const reading = expect(read()).rejects.toMatchObject({ code: 'draining' });
+    await running.drain({ acceptMs: 0, drainMs: 50 });
+    await running.close();
+    await reading;
+  });
+});
