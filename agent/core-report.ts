@@ -86,7 +86,7 @@ export function buildReport(
 function figuresOf(target: TargetState, derived: string[], nowMs: number): Figures {
   const curve = target.learner.curve();
   const waiting = target.backlog.figures(curve, nowMs);
-  const foreign = target.foreign.estimate((atMs) => target.history.momentAt(atMs));
+  const foreign = target.foreignNow(nowMs);
   const meanPrompt = target.rates.meanUncachedTokens ?? ASSUMED_PROMPT;
   const foreignTokens = foreign === null ? null : foreign.waiting * meanPrompt;
   const foreignMs = foreign === null ? 0 : foreign.waiting * prefillMs(curve, meanPrompt, 0);

@@ -6,6 +6,7 @@ import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
 import { Backlog } from './policy/backlog.ts';
 import { CostLearner, DEFAULT_PRIOR, loneObservation } from './policy/cost-learner.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
+import type { Foreign } from './policy/foreign.ts';
 import { HitTrust } from './policy/hit-trust.ts';
 import { KvBook } from './policy/kv-book.ts';
 import { LedgerHistory } from './policy/ledger-history.ts';
@@ -16,6 +17,7 @@ import { BusyRate } from './policy/busy-rate.ts';
 import { ScrapeRates } from './policy/scrape-rates.ts';
 import { SlotEstimate } from './policy/slots.ts';
 import { TokenRatio } from './policy/token-ratio.ts';
+import { UnstreamedCount } from './policy/unstreamed.ts';
 import type { CostCurve } from '../shared/model/cost-curve.ts';
 import type { Incarnation, LeaseId, LinkId, ReplicaId } from '../shared/model/ids.ts';
 import type { LeaseFacts, ResumeState, RouterMessage } from '../shared/protocol/messages.ts';
@@ -26,6 +28,7 @@ const ENOUGH_OBSERVATIONS = 4;
 const ANCHOR_SPREAD = 0.5;
 /** Relative spread of an earlier engine life's curve: the same model on the same machine, most likely. */
 const REBORN_SPREAD = 1;
+const FOREIGN_EVERY_MS = 100;
 
 export type LedgerMessage = Extract<
   RouterMessage,
@@ -38,7 +41,6 @@ export class TargetState {
   readonly ledger: Ledger;
   readonly backlog = new Backlog();
   readonly history = new LedgerHistory();
-  readonly foreign = new ForeignTraffic();
   readonly rates = new ScrapeRates();
   readonly slots: SlotEstimate;
   readonly trust = new HitTrust();
@@ -52,6 +54,8 @@ export class TargetState {
   version = 0;
   reportSeq = 0;
   private readonly context: CoreContext;
+  private readonly foreign = new ForeignTraffic();
+  private readonly unstreamed = new UnstreamedCount();
   private readonly observer = new PrefillObserver();
   private curveKnown = false;
   /** When work last began to wait for tokens, and when a token or counter last moved. */
@@ -59,6 +63,7 @@ export class TargetState {
   private movedMs = -Infinity;
   private lastFirstTokenMs = -Infinity;
   private nowMs = -Infinity;
+  private foreignCounted: { readonly atMs: number; readonly foreign: Foreign | null } | null = null;
 
   constructor(context: CoreContext, replica: ReplicaId, rank: number) {
     this.replica = replica;
@@ -111,11 +116,13 @@ export class TargetState {
     this.scrape = { rank, sentMs };
     this.rates.scraped(rank, users, sentMs);
     this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
+    this.foreignCounted = null;
     this.foreign.scraped({ atMs: sentMs, running: rank.running, waiting: rank.waiting });
     const moment = this.history.momentAt(sentMs);
     const decoding = moment.open - moment.withoutFirstToken;
     const { running, waiting, kvUsageRatio } = rank;
     this.slots.scraped({ running, waiting, kvUsageRatio, decoding }, nowMs);
+    this.correctUnstreamed(rank.firstTokensTotal, sentMs);
     this.kv.fit(nowMs);
     this.version += 1;
   }
@@ -132,6 +139,7 @@ export class TargetState {
     this.rates.clear();
     this.slots.clear();
     this.observer.clear();
+    this.unstreamed.clear();
     this.kv.clear();
     this.trust.reset();
     this.scrape = null;
@@ -215,7 +223,10 @@ export class TargetState {
   run(nowMs: number): void {
     this.nowMs = nowMs;
     this.ledger.expire(nowMs);
-    this.backlog.advance(this.learner.curve(), nowMs);
+    for (const endMs of this.backlog.advance(this.learner.curve(), nowMs)) {
+      this.observer.blurred(endMs);
+      this.version += 1;
+    }
     for (const observation of this.observer.settle(this.learner.curve().stepTokens, nowMs)) {
       this.learner.observe(observation);
       this.busy.observe(observation.sums.uncached, observation.ms);
@@ -229,6 +240,15 @@ export class TargetState {
     let next = Infinity;
     for (const time of times) if (time !== null) next = Math.min(next, time);
     return next === Infinity ? null : next;
+  }
+
+  /** What no router told of; null until two scrapes have said. Counted anew at most every 100 ms. */
+  foreignNow(nowMs: number): Foreign | null {
+    if (this.foreignCounted === null || nowMs - this.foreignCounted.atMs >= FOREIGN_EVERY_MS) {
+      const foreign = this.foreign.estimate((atMs) => this.history.momentAt(atMs));
+      this.foreignCounted = { atMs: nowMs, foreign };
+    }
+    return this.foreignCounted.foreign;
   }
 
   /** Since when nothing has moved although users' work waits for tokens; null without such work. */
@@ -267,7 +287,9 @@ export class TargetState {
     const atMs = entry.firstTokenMs ?? entry.sentMs;
     this.movedMs = Math.max(this.movedMs, atMs);
     if (entry.router !== null) this.lastFirstTokenMs = Math.max(this.lastFirstTokenMs, atMs);
-    if (this.hasForeign()) this.observer.blurred(atMs);
+    const tells = entry.facts.streamed && this.backlog.isNext(entry) && !this.isLimited();
+    if (!tells) this.observer.blurred(atMs);
+    if (entry.facts.streamed) this.unstreamed.streamed(atMs);
     this.backlog.pass(entry, atMs);
     this.observer.passed(entry, atMs);
     this.kv.confirmed(entry);
@@ -277,6 +299,8 @@ export class TargetState {
     const endedMs = entry.endedMs ?? entry.sentMs;
     const open = this.ledger.openCount() + 1;
     if (entry.prefillEndMs === null || !entry.facts.streamed) this.observer.blurred(endedMs);
+    const past = entry.prefillEndMs !== null || entry.outcome === 'complete';
+    if (!entry.facts.streamed && past) this.unstreamed.ended(endedMs);
     if (entry.outcome === 'complete') {
       this.backlog.pass(entry, endedMs);
       this.movedMs = Math.max(this.movedMs, endedMs);
@@ -308,8 +332,19 @@ export class TargetState {
     this.kv.clear();
   }
 
+  private correctUnstreamed(firstTokensTotal: number | null, atMs: number): void {
+    const open = this.backlog.unstreamedAt(atMs);
+    const passed = this.unstreamed.passed({ firstTokensTotal, atMs }, open);
+    if (passed !== null && !this.hasForeign()) this.backlog.correct(passed, atMs);
+  }
+
   private hasForeign(): boolean {
-    const foreign = this.foreign.estimate((atMs) => this.history.momentAt(atMs));
+    const foreign = this.foreignNow(this.nowMs);
     return foreign !== null && foreign.open > 0;
+  }
+
+  /** Slots, KV room or foreign work, not only our own prefill, decide when a first token comes. */
+  private isLimited(): boolean {
+    return this.hasForeign() || this.slots.slotWaitMs(this.ledger.openCount(), this.nowMs) !== 0;
   }
 }

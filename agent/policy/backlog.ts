@@ -11,6 +11,9 @@ import { addToSums, emptySums, prefillMs, sumsMs } from '../../shared/model/cost
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
 import type { LedgerEntry } from './ledger.ts';
 
+/** Requests sent within this time may be served in either order, ms. */
+const OVERTAKEN_MS = 50;
+
 export interface BacklogFigures {
   readonly waitingMs: number;
   readonly waitingTokens: number;
@@ -70,14 +73,33 @@ export class Backlog {
     return this.waiting[0] ?? null;
   }
 
-  /** Lets the model finish those that show no first token. */
-  advance(curve: CostCurve, nowMs: number): void {
+  /** Lets the model finish those that show no first token; says when each of them ended. */
+  advance(curve: CostCurve, nowMs: number): number[] {
+    const ends: number[] = [];
     for (;;) {
       const end = this.modelledEndMs(curve);
       const head = this.waiting[0];
-      if (end === null || head === undefined || end > nowMs) return;
+      if (end === null || head === undefined || end > nowMs) return ends;
       this.leave(head, end);
+      ends.push(end);
     }
+  }
+
+  /** Whether nothing sent noticeably earlier still waits: what `entry` took says something about its cost. */
+  isNext(entry: LedgerEntry): boolean {
+    for (const other of this.waiting) {
+      if (other === entry || other.sentMs > entry.sentMs) return true;
+      if (!other.facts.streamed || entry.sentMs - other.sentMs > OVERTAKEN_MS) return false;
+    }
+    return true;
+  }
+
+  /** Open requests sent until `atMs` that show no first token. */
+  unstreamedAt(atMs: number): number {
+    let count = 0;
+    for (const entry of this.modelled) if (entry.sentMs <= atMs) count += 1;
+    for (const entry of this.waiting) if (!entry.facts.streamed && entry.sentMs <= atMs) count += 1;
+    return count;
   }
 
   /** When the model ends the head's prefill; null when its first token will tell. */

@@ -1,0 +1,200 @@
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  CostLearner,
+  DEFAULT_PRIOR,
+  loneObservation,
+  sharedSteps,
+  type PrefillObservation,
+} from './cost-learner.ts';
+import { prefillMs } from '../../shared/model/cost-curve.ts';
+import type { CostCurve } from '../../shared/model/cost-curve.ts';
+
+const FIXTURES = new URL('../../test/fixtures/vllm-0.32.0/', import.meta.url);
+/** The recorded engine ran with --max-num-batched-tokens 1024. */
+const PRIOR: CostCurve = { ...DEFAULT_PRIOR, stepTokens: 1_024 };
+
+interface Recorded {
+  readonly ttftMs: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+function read(name: string): unknown {
+  return JSON.parse(readFileSync(new URL(name, FIXTURES), 'utf8'));
+}
+
+/** Lone requests: each is an observation from its sending to its first token. */
+function lonePrefills(): PrefillObservation[] {
+  const { alone } = read('prefill-cached.json') as { alone: Recorded[] };
+  return alone.map((each) => {
+    const { promptTokens, cachedTokens, ttftMs } = each;
+    const tokens = { uncached: promptTokens - cachedTokens, cached: cachedTokens };
+    return loneObservation(ttftMs, tokens, PRIOR.stepTokens);
+  });
+}
+
+/** 24 requests sent at once, served in order: an observation between successive first tokens. */
+function queuedPrefills(): PrefillObservation[] {
+  const { requests } = read('load-24-requests.json') as { requests: Recorded[] };
+  return requests.map((each, i) => {
+    const ms = each.ttftMs - (requests[i - 1]?.ttftMs ?? 0);
+    const lone = loneObservation(ms, { uncached: each.promptTokens, cached: 0 }, PRIOR.stepTokens);
+    return { ...lone, steps: sharedSteps(each.promptTokens, PRIOR.stepTokens) };
+  });
+}
+
+function learned(observations: readonly PrefillObservation[]): CostLearner {
+  const learner = new CostLearner({ prior: PRIOR });
+  for (const observation of observations) learner.observe(observation);
+  return learner;
+}
+
+function errorOf(learner: CostLearner, observation: PrefillObservation): number {
+  return Math.abs(learner.predictMs(observation) / observation.ms - 1);
+}
+
+function leaveOneOut(all: readonly PrefillObservation[]): number[] {
+  return all.map((left) => errorOf(learned(all.filter((each) => each !== left)), left));
+}
+
+function oneAhead(all: readonly PrefillObservation[], after: number): number[] {
+  const learner = learned([]);
+  const errors = all.map((each) => {
+    const error = errorOf(learner, each);
+    learner.observe(each);
+    return error;
+  });
+  return errors.slice(after);
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)] ?? Number.NaN;
+}
+
+describe('on a real vLLM', () => {
+  test('lone prefills with and without cached tokens are met within 3 % (median, leave one out)', () => {
+    expect(median(leaveOneOut(lonePrefills()))).toBeLessThan(0.03);
+  });
+
+  test('queued prefills are met within 6 % (median, leave one out)', () => {
+    expect(median(leaveOneOut(queuedPrefills()))).toBeLessThan(0.06);
+  });
+
+  test('the next prefill is predicted within 6 % after six of them (median)', () => {
+    expect(median(oneAhead(lonePrefills(), 6))).toBeLessThan(0.06);
+    expect(median(oneAhead(queuedPrefills(), 6))).toBeLessThan(0.06);
+  });
+
+  test('a curve learned from lone prefills meets the queue of another day within 7 %', () => {
+    const learner = learned(lonePrefills());
+    expect(median(queuedPrefills().map((each) => errorOf(learner, each)))).toBeLessThan(0.07);
+  });
+
+  test('the step size need not be known: 2,048 in place of 1,024 costs a percent', () => {
+    const unknown = lonePrefills().map((each) => ({
+      ...each,
+      steps: Math.max(1, Math.ceil(each.sums.uncached / 2_048)),
+    }));
+    const errors = unknown.map((left) => {
+      const learner = new CostLearner({ prior: DEFAULT_PRIOR });
+      for (const each of unknown) if (each !== left) learner.observe(each);
+      return errorOf(learner, left);
+    });
+    expect(median(errors)).toBeLessThan(0.04);
+  });
+});
+
+test('six calibration prefills are enough for a curve', () => {
+  const truth: CostCurve = {
+    baseMs: 18,
+    frontMsPerToken: 0.002,
+    linearMsPerToken: 0.05,
+    contextMsPerToken2: 1.5e-6,
+    stepTokens: 1_024,
+  };
+  const learner = learned(
+    [0, 8_192].flatMap((cached) =>
+      [256, 2_048, 8_192].map((uncached) =>
+        loneObservation(prefillMs(truth, uncached, cached), { uncached, cached }, 1_024),
+      ),
+    ),
+  );
+  for (const [uncached, cached] of [
+    [100, 0],
+    [1_000, 4_000],
+    [16_000, 0],
+    [500, 30_000],
+  ] as const) {
+    const predicted = prefillMs(learner.curve(), uncached, cached);
+    expect(predicted / prefillMs(truth, uncached, cached)).toBeCloseTo(1, 1);
+  }
+});
+
+test('a coefficient without spread in its data keeps its prior', () => {
+  const anchored = new CostLearner({ prior: PRIOR });
+  const calibrated: CostCurve = {
+    baseMs: 10,
+    frontMsPerToken: 0.003,
+    linearMsPerToken: 0.04,
+    contextMsPerToken2: 2e-6,
+    stepTokens: 1_024,
+  };
+  anchored.anchor(calibrated, 0.5);
+  // Nothing but 500-token prompts without a prefix, exactly as slow as calibrated: nothing to learn.
+  const ms = prefillMs(calibrated, 500, 0);
+  for (let i = 0; i < 500; i += 1) {
+    anchored.observe(loneObservation(ms, { uncached: 500, cached: 0 }, 1_024));
+  }
+  expect(anchored.curve().frontMsPerToken).toBeCloseTo(0.003, 6);
+  expect(anchored.curve().contextMsPerToken2).toBeCloseTo(2e-6, 9);
+  expect(prefillMs(anchored.curve(), 500, 8_000) / prefillMs(calibrated, 500, 8_000)).toBeCloseTo(
+    1,
+    3,
+  );
+});
+
+test('follows an engine that becomes twice as slow', () => {
+  const learner = new CostLearner({ prior: PRIOR });
+  const truth: CostCurve = { ...PRIOR, contextMsPerToken2: 0 };
+  const sizes = [200, 900, 3_000, 7_000];
+  const feed = (factor: number, rounds: number): void => {
+    for (let i = 0; i < rounds; i += 1) {
+      const uncached = sizes[i % sizes.length] ?? 200;
+      const ms = factor * prefillMs(truth, uncached, 0);
+      learner.observe(loneObservation(ms, { uncached, cached: 0 }, 1_024));
+    }
+  };
+  feed(1, 100);
+  expect(prefillMs(learner.curve(), 3_000, 0) / prefillMs(truth, 3_000, 0)).toBeCloseTo(1, 2);
+  feed(2, 200);
+  expect(prefillMs(learner.curve(), 3_000, 0) / prefillMs(truth, 3_000, 0)).toBeGreaterThan(1.9);
+});
+
+test('one outlier among many moves the curve little', () => {
+  const learner = new CostLearner({ prior: PRIOR });
+  const exact = (uncached: number): PrefillObservation =>
+    loneObservation(prefillMs(PRIOR, uncached, 0), { uncached, cached: 0 }, 1_024);
+  for (let i = 0; i < 60; i += 1) learner.observe(exact(200 + 137 * i));
+  learner.observe({ ...exact(1_000), ms: 10 * exact(1_000).ms });
+  expect(prefillMs(learner.curve(), 1_000, 0) / prefillMs(PRIOR, 1_000, 0)).toBeLessThan(1.1);
+});
+
+test('no observation whatever makes a coefficient negative or infinite', () => {
+  const observation = fc.record({
+    ms: fc.oneof(fc.double({ min: -10, max: 1e7 }), fc.constant(Number.NaN)),
+    uncached: fc.integer({ min: 0, max: 200_000 }),
+    cached: fc.integer({ min: 0, max: 200_000 }),
+  });
+  fc.assert(
+    fc.property(fc.array(observation, { maxLength: 60 }), (all) => {
+      const learner = new CostLearner({ prior: PRIOR });
+      for (const { ms, ...tokens } of all) learner.observe(loneObservation(ms, tokens, 1_024));
+      for (const value of Object.values(learner.curve())) {
+        expect(Number.isFinite(value) && value >= 0).toBe(true);
+      }
+    }),
+    { numRuns: 200 },
+  );
+});

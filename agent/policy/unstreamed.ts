@@ -1,0 +1,60 @@
+// How many of the open requests that show no first token are past their prefill, by the engine's own count.
+//
+//   passed = Δ engine's first tokens − Δ first tokens that streams showed − Δ such requests that have ended
+//
+// The deltas run from the last scrape at which no such request was open: drift (foreign requests, aborted
+// ones) does not outlive a quiet moment.
+
+const KEEP_MS = 10_000;
+const KEEP = 8_192;
+
+export class UnstreamedCount {
+  /** Events that count against the engine's figure: all, and the instants of the recent ones. */
+  private total = 0;
+  private recent: number[] = [];
+  private base: { readonly engine: number; readonly counted: number } | null = null;
+
+  /** A stream showed its first token. */
+  streamed(atMs: number): void {
+    this.count(atMs);
+  }
+
+  /** A request that shows none has ended after its prefill. */
+  ended(atMs: number): void {
+    this.count(atMs);
+  }
+
+  clear(): void {
+    this.total = 0;
+    this.recent = [];
+    this.base = null;
+  }
+
+  /** Of `open` such requests at the scrape, those past their prefill; null when it cannot be told. */
+  passed(
+    scrape: { readonly firstTokensTotal: number | null; readonly atMs: number },
+    open: number,
+  ): number | null {
+    const { firstTokensTotal, atMs } = scrape;
+    this.forget(atMs);
+    if (firstTokensTotal === null) return null;
+    const counted = this.total - this.recent.filter((each) => each > atMs).length;
+    if (open === 0 || this.base === null) {
+      this.base = open === 0 ? { engine: firstTokensTotal, counted } : this.base;
+      return null;
+    }
+    const passed = firstTokensTotal - this.base.engine - (counted - this.base.counted);
+    return Math.min(open, Math.max(0, passed));
+  }
+
+  private count(atMs: number): void {
+    this.total += 1;
+    this.recent.push(atMs);
+    if (this.recent.length > KEEP) this.recent.splice(0, KEEP / 2);
+  }
+
+  private forget(nowMs: number): void {
+    if ((this.recent[0] ?? nowMs) >= nowMs - KEEP_MS) return;
+    this.recent = this.recent.filter((each) => each >= nowMs - KEEP_MS);
+  }
+}
