@@ -35,11 +35,13 @@ export async function proveReady(run: Run): Promise<void> {
 
 /** Waits until every replica is `ready`. */
 export async function untilAllReady(run: Run): Promise<void> {
-  await waitFor({ what: 'all replicas are ready', limitMs: READY_LIMIT_MS }, () =>
-    run.engines.every((engine) => run.watch.latest(replicaOf(engine))?.phase === 'ready')
+  await waitFor({ what: 'all replicas are ready', limitMs: READY_LIMIT_MS }, () => {
+    const ended = run.fleet.ended();
+    if (ended !== null) throw new Error(`spillway ended (${ended}), see its log`);
+    return run.engines.every((engine) => run.watch.latest(replicaOf(engine))?.phase === 'ready')
       ? true
-      : null,
-  );
+      : null;
+  });
 }
 
 export async function proveSmoke(run: Run): Promise<void> {
