@@ -1,8 +1,10 @@
 // The link between an agent and a router: every message as a type. Encoding and validation are in codec.ts.
 //
 // Clocks do not travel: `…AgoMs` and `…InMs` are made local at receipt. A 64-bit hash is two words of a
-// Uint32Array. Ledger messages carry `seq`, counted per router and target from 0 at each `leases` snapshot,
-// which has seq 0 itself: a report's `ackedSeq` says up to where that router's events are in its figures.
+// Uint32Array. Ledger messages carry `seq`, counted per link and target: 0 is the `leases` snapshot of the
+// new link, and a further `leases` (the agent has met another incarnation) goes on counting, so that no
+// number means two things. A report's `ackedSeq` says up to where that router's events are in its figures;
+// -1 again after a new incarnation, until the further `leases` has come.
 
 import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import type { CostCurve } from '../model/cost-curve.ts';
