@@ -108,16 +108,19 @@ export function releaseLease(
   }
 }
 
-/** The agent's ledger is to hold exactly these from now on; sequence numbers begin anew. */
-export function tellLeases(state: RegionalState, target: TargetState): void {
+/**
+ * The agent's ledger is to hold exactly these from now on. On a new link sequence numbers begin with
+ * it; on one that is up they go on, so that a report on its way acknowledges nothing sent after it.
+ */
+export function tellLeases(state: RegionalState, target: TargetState, newLink: boolean): void {
   const { link } = target.replica;
   if (link === null) return;
-  target.seq = 0;
+  target.seq = newLink ? 0 : target.seq + 1;
   target.unconfirmed = true;
   target.leasesFor = target.incarnation;
   const open: OpenLease[] = [];
   for (const lease of target.leases.values()) {
-    lease.sentSeq = 0;
+    if (newLink || lease.sentSeq === null) lease.sentSeq = target.seq;
     open.push({
       ...lease.facts,
       sentAgoMs: state.nowMs - lease.sentMs,
@@ -128,15 +131,15 @@ export function tellLeases(state: RegionalState, target: TargetState): void {
   state.emit({
     kind: 'send',
     link: link.id,
-    message: { kind: 'leases', replica: replica.id, rank, seq: 0, open },
+    message: { kind: 'leases', replica: replica.id, rank, seq: target.seq, open },
   });
 }
 
-/** A report includes this router's events up to `ackedSeq`. */
+/** A report includes this router's events up to `ackedSeq`; below 0 it includes none. */
 export function acknowledge(target: TargetState, ackedSeq: number): void {
-  if (target.unconfirmed) {
+  if (target.unconfirmed || ackedSeq < 0) {
     recount(target, ackedSeq);
-    if (ackedSeq >= 0) target.unconfirmed = false;
+    target.unconfirmed = ackedSeq < 0;
     return;
   }
   for (const lease of target.unacked) {

@@ -158,7 +158,7 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
     },
   });
   for (const replica of link.replicas) {
-    for (const target of replica.targets) tellLeases(state, target);
+    for (const target of replica.targets) tellLeases(state, target, true);
   }
   const { told } = link.pool;
   if (told.requests === 0) return;
@@ -178,7 +178,9 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   target.released = { requests: 0, prefillMs: 0 };
   acknowledge(target, report.ackedSeq);
   if (report.incarnation !== null && target.leasesFor !== report.incarnation) {
-    tellLeases(state, target);
+    // An agent that acknowledges has the leases; one that met another engine life has dropped them.
+    if (report.ackedSeq < 0) tellLeases(state, target, false);
+    target.leasesFor = report.incarnation;
   }
   notePeak(target, state.nowMs);
   noteFresh(state, replica);

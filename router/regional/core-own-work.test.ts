@@ -79,7 +79,7 @@ describe('own work on top of reports', () => {
     expect(targetStatus(rig, 'a').indexChunks).toBe(1);
     const effects = rig.report('a', { incarnation: 'a/2' as Incarnation, ackedSeq: -1 });
     expect(sentTo(effects, 'a')).toMatchObject([
-      { kind: 'leases', seq: 0, open: [{ lease: 'r1.1', incarnation: 'a/1' }] },
+      { kind: 'leases', seq: 2, open: [{ lease: 'r1.1', incarnation: 'a/1' }] },
     ]);
     expect(targetStatus(rig, 'a')).toMatchObject({ waitMs: 0, indexChunks: 0, leases: 1 });
     rig.end('r1.1', { kind: 'serverFault', cause: 'reset', detail: '' });

@@ -82,6 +82,7 @@ class Books {
   /** Open leases by link and target, as an agent that reads all messages would have them. */
   readonly ledgers = new Map<string, Set<string>>();
   readonly seqs = new Map<string, number>();
+  readonly toldOver = new Map<string, string>();
   #links = 0;
 
   run(next: Step): void {
@@ -159,7 +160,7 @@ class Books {
               phase: next.phase,
               incarnation: `${next.replica}/${next.life}` as Incarnation,
               waitingPrefillMs: next.waitMs,
-              ackedSeq: Math.max(-1, seq - next.lag),
+              ackedSeq: next.lag === 3 ? -1 : Math.max(0, seq - next.lag),
             },
             link,
           ),
@@ -229,7 +230,9 @@ class Books {
     const { replica: name, seq } = message;
     expect(this.links.get(name)).toBe(link);
     if (message.kind === 'leases') {
-      expect(seq).toBe(0);
+      const sameLink = this.toldOver.get(name) === link;
+      expect(seq).toBe(sameLink ? (this.seqs.get(name) ?? -1) + 1 : 0);
+      this.toldOver.set(name, link);
       this.ledgers.set(name, new Set(message.open.map(({ lease }) => lease)));
     } else {
       expect(seq).toBe((this.seqs.get(name) ?? -1) + 1);
