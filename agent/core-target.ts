@@ -296,6 +296,7 @@ export class TargetState {
   }
 
   private closed(entry: LedgerEntry): void {
+    this.version += 1;
     const endedMs = entry.endedMs ?? entry.sentMs;
     const open = this.ledger.openCount() + 1;
     if (entry.prefillEndMs === null || !entry.facts.streamed) this.observer.blurred(endedMs);

@@ -199,6 +199,7 @@ export class Ledger {
    * send its snapshot again; coming from none (this agent has just started), only what belongs elsewhere goes.
    */
   incarnate(incarnation: Incarnation, nowMs: number): void {
+    if (incarnation === this.incarnation) return;
     const fromNone = this.incarnation === null;
     this.incarnation = incarnation;
     for (const book of this.books.values()) {

@@ -12,7 +12,7 @@ function chainOf(
   options: { turnEnds?: readonly string[] } = {},
 ): ChainFacts {
   const hashes = path.flatMap((_, i) => words(`c${path.slice(0, i + 1).join('.')}`));
-  const [endLow = 0, endHigh = 0] = words(`e${path.join('.')}`);
+  const [endLow, endHigh] = words(`e${path.join('.')}`);
   const turnEnds = (options.turnEnds ?? []).flatMap((name) => words(name));
   return {
     hashes: Uint32Array.from(hashes),
