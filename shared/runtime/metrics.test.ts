@@ -1,0 +1,49 @@
+import { describe, expect, test } from 'vitest';
+import { createMetrics } from './metrics.ts';
+
+const TABLE = [
+  { name: 'things_total', type: 'counter', help: 'Things.', labels: ['kind'] },
+  { name: 'seen_total', type: 'counter', help: 'Counted elsewhere.', labels: ['who'] },
+  { name: 'depth', type: 'gauge', help: 'Depth.', labels: ['pool'] },
+  { name: 'wait_seconds', type: 'histogram', help: 'Wait.', labels: [], buckets: [1, 2] },
+] as const;
+
+const make = () => createMetrics<(typeof TABLE)[number]['name']>('x_', TABLE);
+
+describe('metrics', () => {
+  test('appear with prefix, help and type from the table', async () => {
+    const metrics = make();
+    metrics.add('things_total', { kind: 'a' });
+    metrics.add('things_total', { kind: 'a' }, 2);
+    metrics.observe('wait_seconds', 1.5);
+    metrics.set('depth', 3, { pool: 'p' });
+    const text = await metrics.text();
+    expect(text).toContain('# HELP x_things_total Things.\n# TYPE x_things_total counter');
+    expect(text).toContain('x_things_total{kind="a"} 3');
+    expect(text).toContain('x_wait_seconds_bucket{le="2"} 1');
+    expect(text).toContain('x_depth{pool="p"} 3');
+  });
+
+  test('that are replaced lose the rows that are gone, and unknown rows are left out', async () => {
+    const metrics = make();
+    for (const name of ['depth', 'seen_total'] as const) {
+      const label = name === 'depth' ? 'pool' : 'who';
+      const row = (value: string, amount: number | null) => ({
+        labels: { [label]: value },
+        value: amount,
+      });
+      metrics.replace(name, [row('a', 5), row('b', 1)]);
+      metrics.replace(name, [row('a', 7), row('c', null), row('d', 0)]);
+      const text = await metrics.text();
+      expect(text).toContain(`x_${name}{${label}="a"} 7`);
+      expect(text).toContain(`x_${name}{${label}="d"} 0`);
+      expect(text).not.toMatch(new RegExp(`x_${name}\\{${label}="[bc]"`));
+    }
+  });
+
+  test('outside the table are a bug', () => {
+    const metrics = createMetrics<string>('x_', TABLE);
+    expect(() => metrics.add('other_total')).toThrow("'other_total'");
+    expect(() => metrics.set('things_total', 1)).toThrow("'things_total'");
+  });
+});
