@@ -227,7 +227,9 @@ export class TargetState {
       this.observer.blurred(endMs);
       this.version += 1;
     }
-    for (const observation of this.observer.settle(this.learner.curve().stepTokens, nowMs)) {
+    const { stepTokens } = this.learner.curve();
+    const waitingSinceMs = this.backlog.head()?.sentMs ?? null;
+    for (const observation of this.observer.settle({ stepTokens, waitingSinceMs }, nowMs)) {
       this.learner.observe(observation);
       this.busy.observe(observation.sums.uncached, observation.ms);
       this.version += 1;

@@ -2,7 +2,10 @@
 //
 // Between two first-token instants with work waiting throughout, the engine prefilled what finished at the
 // second; a request that found the engine idle was prefilled from its sending on. Instants within one step of
-// each other are one. Links deliver out of order among each other, so instants settle for `settleMs` first;
+// each other are one. But a step that ends one prompt computes the head of the next with what is left of its
+// budget: an instant is *clean* only when nothing sent before it still waits. So an observation reaches from
+// one clean instant to the next, or, where none comes, over `wideSteps` steps' tokens, of which the two blurred
+// ends are a small part. Links deliver out of order among each other, so instants settle for `settleMs` first;
 // an observation then waits, bounded, until the usage of its requests has told their true tokens.
 // What blurs an interval (an abort in mid-prefill, foreign work, a modelled prefill) drops it.
 
@@ -20,6 +23,8 @@ export interface ObserverSettings {
   readonly usageWaitMs: number;
   /** Observations that wait at once. */
   readonly maxPending: number;
+  /** Uncached tokens, in steps, after which an observation ends at an instant that is not clean. */
+  readonly wideSteps: number;
 }
 
 export const OBSERVER_DEFAULTS: ObserverSettings = {
@@ -27,6 +32,7 @@ export const OBSERVER_DEFAULTS: ObserverSettings = {
   sameMs: 2,
   usageWaitMs: 120_000,
   maxPending: 512,
+  wideSteps: 4,
 };
 
 interface Pass {
@@ -34,9 +40,20 @@ interface Pass {
   readonly atMs: number;
 }
 
+/** From a clean or accepted start to the instant at hand. */
+interface Stretch {
+  readonly startMs: number;
+  readonly idleBefore: boolean;
+  readonly members: LedgerEntry[];
+  instants: number;
+  tokens: number;
+}
+
 interface Pending {
   readonly ms: number;
   readonly lone: boolean;
+  /** First-token instants, each the end of a step of its own. */
+  readonly instants: number;
   readonly members: readonly LedgerEntry[];
   readonly sinceMs: number;
 }
@@ -47,6 +64,10 @@ export class PrefillObserver {
   private blurs: number[] = [];
   private pending: Pending[] = [];
   private lastEndMs = -Infinity;
+  /** Null where the start of an observation is not known. */
+  private stretch: Stretch | null = null;
+  /** The last instant may start one. */
+  private startable = false;
   private wakeMs = Infinity;
 
   constructor(settings: ObserverSettings = OBSERVER_DEFAULTS) {
@@ -71,6 +92,8 @@ export class PrefillObserver {
     this.blurs = [];
     this.pending = [];
     this.lastEndMs = -Infinity;
+    this.stretch = null;
+    this.startable = false;
   }
 
   /** When something may settle; null when nothing is on the way. */
@@ -78,9 +101,16 @@ export class PrefillObserver {
     return this.passes.length === 0 ? null : this.wakeMs;
   }
 
-  /** Observations that have become final. The agent's own generations alone make none. */
-  settle(stepTokens: number, nowMs: number): PrefillObservation[] {
-    this.group(nowMs);
+  /**
+   * Observations that have become final. The agent's own generations alone make none. `waitingSinceMs`: when the
+   * oldest request that still waits was sent; null when none does.
+   */
+  settle(
+    engine: { readonly stepTokens: number; readonly waitingSinceMs: number | null },
+    nowMs: number,
+  ): PrefillObservation[] {
+    const { stepTokens } = engine;
+    this.group(engine, nowMs);
     const settled: PrefillObservation[] = [];
     this.pending = this.pending.filter((waiting) => {
       const open = waiting.members.some((entry) => entry.endedMs === null);
@@ -92,7 +122,10 @@ export class PrefillObserver {
     return settled;
   }
 
-  private group(nowMs: number): void {
+  private group(
+    engine: { readonly stepTokens: number; readonly waitingSinceMs: number | null },
+    nowMs: number,
+  ): void {
     const { settleMs } = this.settings;
     this.passes.sort((a, b) => a.atMs - b.atMs);
     while (this.passes.length > 0) {
@@ -109,24 +142,55 @@ export class PrefillObserver {
       this.wakeMs = endMs + settleMs;
       if (this.wakeMs > nowMs) return;
       const members = this.passes.splice(0, size).map((pass) => pass.entry);
-      this.close(members, endMs, nowMs);
+      const waits = Math.min(
+        engine.waitingSinceMs ?? Infinity,
+        ...this.passes.map((pass) => pass.entry.sentMs),
+      );
+      const wideTokens = this.settings.wideSteps * engine.stepTokens;
+      this.close(members, { endMs, clean: waits >= endMs, wideTokens }, nowMs);
     }
   }
 
-  private close(members: readonly LedgerEntry[], endMs: number, nowMs: number): void {
-    const sentMs = Math.min(...members.map((entry) => entry.sentMs));
-    const busy = sentMs <= this.lastEndMs;
-    const startMs = busy ? this.lastEndMs : sentMs;
+  private close(
+    members: readonly LedgerEntry[],
+    instant: { readonly endMs: number; readonly clean: boolean; readonly wideTokens: number },
+    nowMs: number,
+  ): void {
+    const { endMs, clean } = instant;
+    const stretch = this.stretchFor(members);
+    const startMs = stretch?.startMs ?? this.lastEndMs;
     const blurred = this.blurs.some((at) => at > startMs && at <= endMs);
     this.blurs = this.blurs.filter((at) => at > endMs);
     // One that came late, after its interval was closed, says nothing.
     const late = endMs <= this.lastEndMs;
     this.lastEndMs = Math.max(this.lastEndMs, endMs);
+    this.stretch = null;
+    this.startable = clean;
+    if (stretch === null || blurred || late) return;
+    stretch.members.push(...members);
+    stretch.instants += 1;
+    for (const { facts } of members) stretch.tokens += Math.max(0, facts.uncachedTokens);
+    if (!clean && stretch.tokens < instant.wideTokens) {
+      this.stretch = stretch;
+      return;
+    }
+    this.startable = true;
     const ms = endMs - startMs;
-    if (blurred || late || ms <= this.settings.sameMs) return;
-    const lone = !busy && members.length === 1;
-    this.pending.push({ ms, lone, members, sinceMs: nowMs });
+    if (ms <= this.settings.sameMs) return;
+    const { idleBefore, instants } = stretch;
+    const lone = idleBefore && stretch.members.length === 1;
+    this.pending.push({ ms, lone, instants, members: stretch.members, sinceMs: nowMs });
     if (this.pending.length > this.settings.maxPending) this.pending.shift();
+  }
+
+  /** The stretch that these members go on with, or one that begins with them. */
+  private stretchFor(members: readonly LedgerEntry[]): Stretch | null {
+    const sentMs = Math.min(...members.map((entry) => entry.sentMs));
+    const idleBefore = sentMs > this.lastEndMs;
+    if (!idleBefore && this.stretch !== null) return this.stretch;
+    if (!idleBefore && !this.startable) return null;
+    const startMs = idleBefore ? sentMs : this.lastEndMs;
+    return { startMs, idleBefore, members: [], instants: 0, tokens: 0 };
   }
 }
 
@@ -144,6 +208,6 @@ function observationOf(pending: Pending, stepTokens: number): PrefillObservation
   }
   const steps = pending.lone
     ? Math.max(1, Math.ceil(sums.uncached / stepTokens))
-    : sharedSteps(sums.uncached, stepTokens);
+    : Math.max(pending.instants, sharedSteps(sums.uncached, stepTokens));
   return users ? { ms: pending.ms, steps, sums } : null;
 }
