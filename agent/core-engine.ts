@@ -1,9 +1,10 @@
-// One engine of the agent: scraping, identity and incarnation, warm-up, probes, phase. It owns the targets.
+// One engine of the agent: scraping, identity, incarnation and phase. It owns the targets.
 //
 // Until the first scrape has told what is there, and whether a router remembers this engine life, nothing is
 // reported: an agent that restarts beside a living engine must not make it look cold.
 
 import type { CoreContext } from './core-context.ts';
+import { Generations } from './core-generations.ts';
 import type { EngineFacts } from './core-report.ts';
 import { TargetState } from './core-target.ts';
 import type {
@@ -11,18 +12,12 @@ import type {
   AgentEvent,
   EngineIdentity,
   EngineScrape,
-  GenerateOrder,
-  GenerationOutcome,
   RankScrape,
 } from './events.ts';
 import { IncarnationTracker } from './policy/incarnation.ts';
 import { Lifecycle } from './policy/lifecycle.ts';
-import { probeDeadlineMs, Prober } from './policy/prober.ts';
-import { uniqueText } from './policy/probe-prompt.ts';
-import { WARM_UP_DEFAULTS, WarmUp } from './policy/warm-up.ts';
-import type { WarmUpStep } from './policy/warm-up.ts';
-import { prefillMs } from '../shared/model/cost-curve.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
+import type { Phase } from '../shared/model/phase.ts';
 import type { ResumeState } from '../shared/protocol/messages.ts';
 
 /** How long after the first good scrape a router's memory is waited for, ms. */
@@ -32,25 +27,16 @@ const QUIET_MAX_MS = 3_000;
 /** A port that has just refused is asked again so soon, ms. */
 const RECHECK_MS = 100;
 const IDENTIFY_RETRY_MS = 1_000;
-const PROBE_WORDS = 12;
-const PROBE_TOKENS = 16;
-/** First generations compile; calibration prompts take as long as they take. */
-const FIRST_DEADLINE_MS = 120_000;
-const CALIBRATION_MS_PER_TOKEN = 20;
-/** A shell that says nothing about a generation or scrape for so long past its time has lost it, ms. */
+/** Models and adapters may change while an engine runs. */
+const IDENTIFY_EVERY_MS = 60_000;
+/** A shell that says nothing about a scrape for so long has lost it, ms. */
 const LOST_MS = 10_000;
+/** Of what routers remember: a bound, several routers times ranks. */
+const MAX_OFFERS = 256;
 
-interface OpenOrder {
-  readonly order: GenerateOrder;
-  readonly target: TargetState;
-  readonly sentMs: number;
-  /** Null for a probe of a replica in service. */
-  readonly step: WarmUpStep | null;
-}
+const ALIVE: ReadonlySet<Phase> = new Set(['warming', 'ready', 'degraded']);
 
-type Scraped = Extract<AgentEvent, { readonly kind: 'scraped' }>;
-type Identified = Extract<AgentEvent, { readonly kind: 'identified' }>;
-type Generated = Extract<AgentEvent, { readonly kind: 'generated' }>;
+type Of<Kind extends AgentEvent['kind']> = Extract<AgentEvent, { readonly kind: Kind }>;
 
 export class EngineState {
   readonly engine: AgentEngine;
@@ -59,16 +45,14 @@ export class EngineState {
   identity: EngineIdentity | null = null;
   private readonly context: CoreContext;
   private readonly tracker: IncarnationTracker;
-  private readonly probers: readonly Prober[];
-  private readonly orders = new Map<string, OpenOrder>();
+  private readonly generations: Generations;
   private readonly startedMs: number;
-  private warmUp: WarmUp;
   private offers: readonly ResumeState[] = [];
   private heard = false;
   private settleByMs: number | null = null;
   private scrapeDueMs: number;
   private scrapeSentMs: number | null = null;
-  private identifyDueMs: number | null = null;
+  private identifyDueMs = -Infinity;
   private identifying = false;
   private stopped = false;
   private nowMs: number;
@@ -86,8 +70,8 @@ export class EngineState {
       { length: Math.max(1, engine.ranks) },
       (_, rank) => new TargetState(context, engine.replica, rank),
     );
-    this.probers = this.targets.map(() => new Prober(settings));
-    this.warmUp = this.newWarmUp(settings.calibration);
+    const { lifecycle, targets } = this;
+    this.generations = new Generations(context, { engine, lifecycle, targets });
   }
 
   get incarnation(): Incarnation | null {
@@ -101,26 +85,19 @@ export class EngineState {
   }
 
   facts(rank: number, nowMs: number): EngineFacts {
+    const { phase } = this.lifecycle;
+    const warmingMs = phase === 'warming' ? this.generations.etaMs(nowMs) : null;
     return {
       incarnation: this.tracker.current,
-      phase: this.lifecycle.phase,
+      phase,
       phaseSinceMs: this.lifecycle.sinceMs,
-      etaMs: this.etaMs(nowMs),
+      etaMs: phase === 'loading' ? this.lifecycle.loadEtaMs(nowMs) : warmingMs,
       identity: this.identity,
-      probe: this.probers[rank]?.result ?? null,
+      probe: this.generations.probeOf(rank),
     };
   }
 
-  /** ms until `ready`, where there is ground to say so. */
-  private etaMs(nowMs: number): number | null {
-    if (this.lifecycle.phase === 'loading') return this.lifecycle.loadEtaMs(nowMs);
-    if (this.lifecycle.phase !== 'warming') return null;
-    const { steps, of } = this.warmUp.remaining;
-    const done = of - steps;
-    return done > 0 ? ((nowMs - this.lifecycle.sinceMs) / done) * steps : null;
-  }
-
-  scraped(event: Scraped, nowMs: number): void {
+  scraped(event: Of<'scraped'>, nowMs: number): void {
     this.scrapeSentMs = null;
     this.heard = true;
     if (this.stopped) return;
@@ -132,11 +109,12 @@ export class EngineState {
     this.notePhase(before);
   }
 
-  identified(event: Identified, nowMs: number): void {
+  identified(event: Of<'identified'>, nowMs: number): void {
     this.identifying = false;
     const { result } = event;
     if (result.kind === 'ok' && result.identity.models.length > 0) {
       this.identity = result.identity;
+      this.identifyDueMs = nowMs + IDENTIFY_EVERY_MS;
       this.touch();
       return;
     }
@@ -145,20 +123,16 @@ export class EngineState {
     this.context.log('warn', 'identify_failed', { replica: this.engine.replica, detail });
   }
 
-  generated(event: Generated, nowMs: number): void {
-    const open = this.orders.get(event.id);
-    if (open === undefined) return;
-    this.orders.delete(event.id);
+  generated(event: Of<'generated'>, nowMs: number): void {
     const before = this.lifecycle.phase;
-    open.target.ownEnded(event.id, event.outcome, open.sentMs, nowMs);
-    if (open.step === null) this.probed(open, event.outcome, nowMs);
-    else this.warmed(open, open.step, event.outcome, nowMs);
+    const end = this.generations.ended(event.id, event.outcome, nowMs);
+    if (end === 'probe_failed') this.scrapeDueMs = Math.min(this.scrapeDueMs, nowMs);
     this.notePhase(before);
   }
 
   /** What a router remembers of this engine's earlier agent. */
   offer(states: readonly ResumeState[], nowMs: number): void {
-    this.offers = [...this.offers, ...states].slice(-64);
+    this.offers = [...this.offers, ...states].slice(-MAX_OFFERS);
     this.tryResume(nowMs);
   }
 
@@ -166,32 +140,23 @@ export class EngineState {
     this.nowMs = nowMs;
     if (this.stopped) return;
     const before = this.lifecycle.phase;
-    this.loseOverdue(nowMs);
+    this.generations.loseOverdue(nowMs);
     this.scrape(nowMs);
     this.settle(linksSettled, nowMs);
     this.identify(nowMs);
-    this.warm(nowMs);
-    this.probe(nowMs);
+    if (this.canGenerate && this.identity !== null) this.generations.run(this.identity, nowMs);
     for (const target of this.targets) target.run(nowMs);
     this.notePhase(before);
   }
 
-  nextWakeMs(): number | null {
-    if (this.stopped) return null;
-    const { nowMs } = this;
-    const times: (number | null)[] = [this.settleByMs, this.identifyDueMs];
-    times.push(this.scrapeSentMs === null ? this.scrapeDueMs : this.scrapeSentMs + LOST_MS);
-    if (!this.speaks) times.push(this.startedMs + QUIET_MAX_MS);
-    if (this.canGenerate && this.lifecycle.phase === 'warming') {
-      times.push(this.warmUp.nextWakeMs(nowMs));
-    }
-    for (const target of this.targets) {
-      times.push(target.nextWakeMs());
-      if (this.canGenerate) times.push(this.probeDueMs(target, nowMs));
-    }
-    for (const open of this.orders.values()) times.push(lostAtMs(open));
-    let next = Infinity;
-    for (const time of times) if (time !== null) next = Math.min(next, time);
+  nextWakeMs(): number {
+    if (this.stopped) return Infinity;
+    let next = this.scrapeSentMs === null ? this.scrapeDueMs : this.scrapeSentMs + LOST_MS;
+    next = Math.min(next, this.settleByMs ?? Infinity, this.generations.nextLossMs());
+    if (!this.speaks) next = Math.min(next, this.startedMs + QUIET_MAX_MS);
+    if (this.wantsIdentity) next = Math.min(next, this.identifyDueMs);
+    if (this.canGenerate) next = Math.min(next, this.generations.nextWakeMs(this.nowMs));
+    for (const target of this.targets) next = Math.min(next, target.nextWakeMs() ?? Infinity);
     return next;
   }
 
@@ -200,7 +165,7 @@ export class EngineState {
     this.lifecycle.drain(nowMs);
   }
 
-  private refused(evidence: Scraped['evidence'], nowMs: number): void {
+  private refused(evidence: Of<'scraped'>['evidence'], nowMs: number): void {
     this.tracker.refused();
     const { phase } = this.lifecycle;
     this.lifecycle.refused(evidence, nowMs);
@@ -216,26 +181,22 @@ export class EngineState {
       scrape.ranks.some((rank) => rank.asleep === true),
       nowMs,
     );
-    if (this.lifecycle.phase === 'asleep' && before !== 'asleep') {
+    const { phase } = this.lifecycle;
+    if (phase === 'asleep' && before !== 'asleep') {
       for (const target of this.targets) target.cacheEmptied();
     }
     if (verdict === 'new' && !firstLife) this.reborn(nowMs);
     else if (verdict !== 'same') this.firstSeen(nowMs);
-    else if (before !== this.lifecycle.phase && this.lifecycle.phase === 'warming') {
-      // The same process is back (it slept, or its port was closed for a while): one generation proves it.
-      this.warmUp = this.newWarmUp(false);
-    }
+    else if (phase === 'warming' && before !== 'warming') this.generations.proveAgain();
     for (const target of this.targets) {
-      const rank =
-        scrape.ranks.find((each) => each.rank === target.rank) ?? absentRank(target.rank);
-      target.scraped(rank, sentMs, nowMs);
+      const rank = scrape.ranks.find((each) => each.rank === target.rank);
+      target.scraped(rank ?? absentRank(target.rank), sentMs, nowMs);
     }
   }
 
   private firstSeen(nowMs: number): void {
     const { current } = this.tracker;
-    if (current !== null)
-      for (const target of this.targets) target.incarnate(current, false, nowMs);
+    if (current !== null) this.incarnate(current, false, nowMs);
     this.settleByMs ??= nowMs + RESUME_WAIT_MS;
     this.tryResume(nowMs);
   }
@@ -243,18 +204,15 @@ export class EngineState {
   private reborn(nowMs: number): void {
     const { current } = this.tracker;
     if (current === null) return;
-    this.context.log('info', 'engine_restarted', {
-      replica: this.engine.replica,
-      incarnation: current,
-    });
+    const { replica } = this.engine;
+    this.context.log('info', 'engine_restarted', { replica, incarnation: current });
     this.lifecycle.reborn(nowMs);
-    for (const target of this.targets) target.incarnate(current, true, nowMs);
-    for (const prober of this.probers) prober.reset();
-    this.orders.clear();
+    this.incarnate(current, true, nowMs);
+    this.generations.reset();
     this.offers = [];
     this.settleByMs = null;
     this.identity = null;
-    this.warmUp = this.newWarmUp(this.context.settings.calibration);
+    this.identifyDueMs = nowMs;
   }
 
   /** Takes the engine over from an earlier agent, when a router remembers this very life of it. */
@@ -263,49 +221,55 @@ export class EngineState {
     if (!this.heard || !waits) return;
     const match = this.offers.find((state) => this.tracker.matches(state));
     if (match === undefined) return;
-    this.tracker.resume(match.incarnation);
+    const { incarnation } = match;
+    this.tracker.resume(incarnation);
+    this.incarnate(incarnation, false, nowMs);
     for (const target of this.targets) {
-      target.incarnate(match.incarnation, false, nowMs);
-      const same = (state: ResumeState): boolean =>
-        state.rank === target.rank && state.incarnation === match.incarnation;
-      const state = this.offers.find(same);
+      const state = this.offers.find(
+        (each) => each.rank === target.rank && each.incarnation === incarnation,
+      );
       if (state !== undefined) target.resume(state, nowMs);
     }
     this.offers = [];
     this.settleByMs = null;
-    this.context.log('info', 'engine_resumed', {
-      replica: this.engine.replica,
-      incarnation: match.incarnation,
-      calibrated: match.prefillCost !== null,
-    });
-    if (match.prefillCost === null) return;
-    this.lifecycle.warmedUp(nowMs);
+    const calibrated = match.prefillCost !== null;
+    const { replica } = this.engine;
+    this.context.log('info', 'engine_resumed', { replica, incarnation, calibrated });
+    if (!calibrated) return;
     // Known good a moment ago: it proves itself soon, not first.
-    const { probeIntervalMs } = this.context.settings;
-    for (const prober of this.probers) prober.vouched(nowMs - probeIntervalMs + RESUME_WAIT_MS);
+    this.lifecycle.warmedUp(nowMs);
+    this.generations.trust(RESUME_WAIT_MS, nowMs);
   }
 
   private settle(linksSettled: boolean, nowMs: number): void {
     if (this.settleByMs === null) return;
     if (nowMs < this.settleByMs && !linksSettled) return;
     this.settleByMs = null;
-    if (this.tracker.current !== null) return;
-    const incarnation = this.tracker.invent();
-    for (const target of this.targets) target.incarnate(incarnation, false, nowMs);
+    if (this.tracker.current === null) this.incarnate(this.tracker.invent(), false, nowMs);
+  }
+
+  private incarnate(incarnation: Incarnation, reborn: boolean, nowMs: number): void {
+    for (const target of this.targets) target.incarnate(incarnation, reborn, nowMs);
   }
 
   private scrape(nowMs: number): void {
-    if (this.scrapeSentMs !== null || nowMs < this.scrapeDueMs) return;
+    if (this.scrapeSentMs !== null) {
+      if (nowMs < this.scrapeSentMs + LOST_MS) return;
+      this.scrapeSentMs = null;
+    }
+    if (nowMs < this.scrapeDueMs) return;
     this.scrapeSentMs = nowMs;
     this.scrapeDueMs = nowMs + this.context.settings.scrapeIntervalMs;
     this.context.emit({ kind: 'scrape', replica: this.engine.replica });
   }
 
+  private get wantsIdentity(): boolean {
+    return !this.identifying && ALIVE.has(this.lifecycle.phase);
+  }
+
   private identify(nowMs: number): void {
-    const wanted = this.identity === null && ALIVE.has(this.lifecycle.phase);
-    if (!wanted || this.identifying || nowMs < (this.identifyDueMs ?? -Infinity)) return;
+    if (!this.wantsIdentity || nowMs < this.identifyDueMs) return;
     this.identifying = true;
-    this.identifyDueMs = null;
     this.context.emit({ kind: 'identify', replica: this.engine.replica });
   }
 
@@ -313,144 +277,7 @@ export class EngineState {
     return this.settleByMs === null && this.identity !== null && this.tracker.current !== null;
   }
 
-  private warm(nowMs: number): void {
-    const [target] = this.targets;
-    if (!this.canGenerate || this.lifecycle.phase !== 'warming' || target === undefined) return;
-    const state = { idle: this.idle(), limitTokens: this.limitTokens() };
-    const step = this.warmUp.next(state, nowMs);
-    if (step !== null) this.send(target, step, nowMs);
-    if (!this.warmUp.done) return;
-    for (const each of this.targets) each.calibrationEnded();
-    for (const prober of this.probers) prober.vouched(nowMs);
-    this.lifecycle.warmedUp(nowMs);
-  }
-
-  private probe(nowMs: number): void {
-    if (!this.canGenerate) return;
-    for (const target of this.targets) {
-      const due = this.probeDueMs(target, nowMs);
-      if (due !== null && due <= nowMs) this.send(target, null, nowMs);
-    }
-  }
-
-  private probeDueMs(target: TargetState, nowMs: number): number | null {
-    const prober = this.probers[target.rank];
-    if (prober === undefined) return null;
-    prober.vouched(target.vouchedMs);
-    return prober.dueMs(this.lifecycle.phase, target.silence(nowMs));
-  }
-
-  private send(target: TargetState, step: WarmUpStep | null, nowMs: number): void {
-    const id = `agent-${this.context.unique()}`;
-    const tokens = step ?? { uncached: PROBE_TOKENS, cached: 0 };
-    const order: GenerateOrder = {
-      replica: this.engine.replica,
-      rank: target.rank,
-      id,
-      purpose: step?.purpose ?? 'probe',
-      model: this.identity?.models[0]?.id ?? '',
-      prompt: step?.prompt ?? uniqueText(this.context.unique(), PROBE_WORDS),
-      maxTokens: step?.maxTokens ?? 4,
-      deadlineMs: step === null ? this.deadlineMs(target, nowMs) : warmUpDeadlineMs(step),
-    };
-    if (order.purpose === 'probe') {
-      const silence = target.silence(nowMs);
-      const prober = this.probers[target.rank];
-      const silent = silence !== null && (prober?.silentAt(silence) ?? Infinity) <= nowMs;
-      prober?.sent(silent, nowMs);
-    }
-    this.orders.set(id, { order, target, sentMs: nowMs, step });
-    target.ownSent(order, tokens, nowMs);
-    this.context.emit({ kind: 'generate', order });
-  }
-
-  private deadlineMs(target: TargetState, nowMs: number): number {
-    const curve = target.learner.curve();
-    const { waitingMs } = target.backlog.figures(curve, nowMs);
-    const open = target.ledger.openCount();
-    const slotWaitMs = target.slots.slotWaitMs(open, nowMs) ?? 0;
-    return probeDeadlineMs(Math.max(waitingMs, slotWaitMs), prefillMs(curve, PROBE_TOKENS, 0));
-  }
-
-  private warmed(
-    open: OpenOrder,
-    step: WarmUpStep,
-    outcome: GenerationOutcome,
-    nowMs: number,
-  ): void {
-    const ok = outcome.kind === 'ok' ? outcome : null;
-    this.warmUp.ended(ok !== null, ok?.promptTokens ?? null, nowMs);
-    if (step.purpose === 'probe')
-      this.probers[open.target.rank]?.ended(probeOf(outcome), -1, nowMs);
-    if (ok === null) {
-      this.context.log('warn', 'warm_up_failed', {
-        replica: this.engine.replica,
-        cause: outcome.kind === 'failed' ? outcome.cause : null,
-      });
-      return;
-    }
-    if (!step.measured) return;
-    const prompt = ok.promptTokens ?? step.uncached + step.cached;
-    const cached = Math.min(prompt, ok.cachedTokens ?? step.cached);
-    for (const target of this.targets) {
-      target.calibrated(ok.ttftMs, { uncached: prompt - cached, cached });
-    }
-  }
-
-  private probed(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): void {
-    const prober = this.probers[open.target.rank];
-    const verdict = prober?.ended(probeOf(outcome), open.target.lastMovedMs, nowMs);
-    this.touch();
-    if (verdict === 'good') this.lifecycle.probeSucceeded(nowMs);
-    if (verdict === 'bad') this.lifecycle.probeFailed(nowMs);
-    if (verdict === 'good') return;
-    this.scrapeDueMs = Math.min(this.scrapeDueMs, nowMs);
-    this.context.log('warn', 'probe_failed', {
-      replica: this.engine.replica,
-      rank: open.target.rank,
-      cause: outcome.kind === 'failed' ? outcome.cause : null,
-      forgiven: verdict === 'forgiven',
-    });
-  }
-
-  private loseOverdue(nowMs: number): void {
-    if (this.scrapeSentMs !== null && nowMs >= this.scrapeSentMs + LOST_MS)
-      this.scrapeSentMs = null;
-    for (const [id, open] of this.orders) {
-      if (nowMs < lostAtMs(open)) continue;
-      const outcome = { kind: 'failed', cause: 'timeout' } as const;
-      this.generated({ kind: 'generated', replica: this.engine.replica, id, outcome }, nowMs);
-    }
-  }
-
-  /** No user's request, no foreign one. */
-  private idle(): boolean {
-    return this.targets.every((target) => {
-      if (target.ledger.openCount() > 0 || target.backlog.size > 0) return false;
-      if (target.scrape === null) return true;
-      const { rank, sentMs } = target.scrape;
-      const engine = (rank.running ?? 0) + (rank.waiting ?? 0);
-      return engine <= target.history.momentAt(sentMs).open;
-    });
-  }
-
-  /** The longest prompt that context and KV cache take, where known. */
-  private limitTokens(): number | null {
-    let limit = Infinity;
-    limit = Math.min(limit, this.identity?.models[0]?.maxModelLen ?? Infinity);
-    for (const target of this.targets) {
-      limit = Math.min(limit, target.scrape?.rank.kvCapacityTokens ?? Infinity);
-    }
-    return limit === Infinity ? null : limit;
-  }
-
-  private newWarmUp(calibration: boolean): WarmUp {
-    const budgetTokens = this.context.settings.calibrationBudgetTokens;
-    const settings = { calibration, budgetTokens, ...WARM_UP_DEFAULTS };
-    return new WarmUp(settings, () => this.context.unique());
-  }
-
-  private notePhase(before: string): void {
+  private notePhase(before: Phase): void {
     const { phase } = this.lifecycle;
     if (phase === before) return;
     this.touch();
@@ -461,21 +288,6 @@ export class EngineState {
   private touch(): void {
     for (const target of this.targets) target.version += 1;
   }
-}
-
-const ALIVE: ReadonlySet<string> = new Set(['warming', 'ready', 'degraded']);
-
-function lostAtMs(open: OpenOrder): number {
-  return open.sentMs + open.order.deadlineMs + LOST_MS;
-}
-
-function warmUpDeadlineMs(step: WarmUpStep): number {
-  return FIRST_DEADLINE_MS + step.uncached * CALIBRATION_MS_PER_TOKEN;
-}
-
-function probeOf(outcome: GenerationOutcome) {
-  if (outcome.kind === 'ok') return { ok: true, ttftMs: outcome.ttftMs, cause: null };
-  return { ok: false, ttftMs: null, cause: outcome.cause };
 }
 
 /** A rank of which the exposition says nothing yet: everything unknown. */

@@ -73,7 +73,7 @@ export class AgentCore {
     if (this.stopped || this.engines.size === 0) return null;
     let next = Infinity;
     for (const engine of this.engines.values()) {
-      next = Math.min(next, engine.nextWakeMs() ?? Infinity);
+      next = Math.min(next, engine.nextWakeMs());
     }
     return Math.min(next, this.nextReportMs());
   }

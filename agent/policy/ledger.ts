@@ -209,6 +209,7 @@ export class Ledger {
       }
       if (!fromNone) book.link = null;
     }
+    if (!fromNone) for (const lease of [...this.own.keys()]) this.ownEnded(lease, NO_ANSWER, nowMs);
   }
 
   private belongs(facts: LeaseFacts): boolean {
@@ -268,6 +269,8 @@ export class Ledger {
     this.listener.closed(entry);
   }
 }
+
+const NO_ANSWER = { firstTokenMs: null, usage: null } as const;
 
 function entryOf(router: RouterId | null, facts: LeaseFacts, sentMs: number): LedgerEntry {
   return {

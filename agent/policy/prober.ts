@@ -19,6 +19,13 @@ export interface ProberSettings {
   readonly silentMinMs: number;
 }
 
+export interface ProbeOutcome {
+  readonly ok: boolean;
+  readonly ttftMs: number | null;
+  /** Why it failed. */
+  readonly cause: string | null;
+}
+
 export class Prober {
   private readonly settings: ProberSettings;
   private sentMs = -Infinity;
@@ -69,15 +76,7 @@ export class Prober {
    * What the end of a probe means. A failure is forgiven where the engine moved since it was sent, was
    * refused (the scrape decides about that), or first answered with a status: it may be full.
    */
-  ended(
-    outcome: {
-      readonly ok: boolean;
-      readonly ttftMs: number | null;
-      readonly cause: string | null;
-    },
-    movedMs: number,
-    nowMs: number,
-  ): 'good' | 'bad' | 'forgiven' {
+  ended(outcome: ProbeOutcome, movedMs: number, nowMs: number): 'good' | 'bad' | 'forgiven' {
     const before = this.last;
     this.flying = false;
     this.consecutiveOk = outcome.ok ? this.consecutiveOk + 1 : 0;

@@ -1,0 +1,266 @@
+// The agent's own generations on one engine: warm-up and calibration before it is ready, probes after.
+
+import type { CoreContext } from './core-context.ts';
+import type { TargetState } from './core-target.ts';
+import type { AgentEngine, EngineIdentity, GenerateOrder, GenerationOutcome } from './events.ts';
+import type { Lifecycle } from './policy/lifecycle.ts';
+import { probeDeadlineMs, Prober } from './policy/prober.ts';
+import type { ProbeOutcome } from './policy/prober.ts';
+import { uniqueText } from './policy/probe-prompt.ts';
+import { WARM_UP_DEFAULTS, WarmUp } from './policy/warm-up.ts';
+import type { WarmUpStep } from './policy/warm-up.ts';
+import { prefillMs } from '../shared/model/cost-curve.ts';
+import type { ProbeResult } from '../shared/model/report.ts';
+
+const PROBE_WORDS = 12;
+const PROBE_TOKENS = 16;
+const PROBE_MAX_TOKENS = 4;
+/** First generations compile; calibration prompts take as long as they take. */
+const FIRST_DEADLINE_MS = 120_000;
+const CALIBRATION_MS_PER_TOKEN = 20;
+/** A shell that says nothing about a generation for so long past its deadline has lost it, ms. */
+const LOST_MS = 10_000;
+
+interface OpenOrder {
+  readonly order: GenerateOrder;
+  readonly target: TargetState;
+  readonly sentMs: number;
+  /** Null for a probe of a replica in service. */
+  readonly step: WarmUpStep | null;
+}
+
+export class Generations {
+  private readonly context: CoreContext;
+  private readonly engine: AgentEngine;
+  private readonly lifecycle: Lifecycle;
+  private readonly targets: readonly TargetState[];
+  private readonly probers: readonly Prober[];
+  private readonly orders = new Map<string, OpenOrder>();
+  private warmUp: WarmUp;
+
+  constructor(
+    context: CoreContext,
+    of: {
+      readonly engine: AgentEngine;
+      readonly lifecycle: Lifecycle;
+      readonly targets: readonly TargetState[];
+    },
+  ) {
+    this.context = context;
+    this.engine = of.engine;
+    this.lifecycle = of.lifecycle;
+    this.targets = of.targets;
+    this.probers = of.targets.map(() => new Prober(context.settings));
+    this.warmUp = this.newWarmUp(context.settings.calibration);
+  }
+
+  probeOf(rank: number): ProbeResult | null {
+    return this.probers[rank]?.result ?? null;
+  }
+
+  /** Another engine process: everything is to be proved again. */
+  reset(): void {
+    this.orders.clear();
+    for (const prober of this.probers) prober.reset();
+    this.warmUp = this.newWarmUp(this.context.settings.calibration);
+  }
+
+  /** The same process is back (it slept, or its port was closed for a while): one generation proves it. */
+  proveAgain(): void {
+    this.warmUp = this.newWarmUp(false);
+  }
+
+  /** The replica was good a moment ago, as another agent saw it: it is probed within `inMs`. */
+  trust(inMs: number, nowMs: number): void {
+    const { probeIntervalMs } = this.context.settings;
+    for (const prober of this.probers) prober.vouched(nowMs - probeIntervalMs + inMs);
+  }
+
+  /** ms of warm-up still to come; null without ground to say. */
+  etaMs(nowMs: number): number | null {
+    const { steps, of } = this.warmUp.remaining;
+    const done = of - steps;
+    return done > 0 ? ((nowMs - this.lifecycle.sinceMs) / done) * steps : null;
+  }
+
+  run(identity: EngineIdentity, nowMs: number): void {
+    if (this.lifecycle.phase === 'warming') this.warm(identity, nowMs);
+    for (const target of this.targets) {
+      const due = this.probeDueMs(target, nowMs);
+      if (due !== null && due <= nowMs) this.send({ target, identity, step: null }, nowMs);
+    }
+  }
+
+  nextWakeMs(nowMs: number): number {
+    const times: (number | null)[] = [];
+    if (this.lifecycle.phase === 'warming') times.push(this.warmUp.nextWakeMs(nowMs));
+    for (const target of this.targets) times.push(this.probeDueMs(target, nowMs));
+    let next = Infinity;
+    for (const time of times) if (time !== null) next = Math.min(next, time);
+    return next;
+  }
+
+  ended(id: string, outcome: GenerationOutcome, nowMs: number): 'probe_failed' | null {
+    const open = this.orders.get(id);
+    if (open === undefined) return null;
+    this.orders.delete(id);
+    open.target.ownEnded(id, outcome, open.sentMs, nowMs);
+    if (open.step !== null) {
+      this.warmed(open, open.step, { outcome, nowMs });
+      return null;
+    }
+    return this.probed(open, outcome, nowMs) ? null : 'probe_failed';
+  }
+
+  /** Ends what the shell has lost. */
+  loseOverdue(nowMs: number): void {
+    for (const [id, open] of this.orders) {
+      if (nowMs >= lostAtMs(open)) this.ended(id, { kind: 'failed', cause: 'timeout' }, nowMs);
+    }
+  }
+
+  nextLossMs(): number {
+    let next = Infinity;
+    for (const open of this.orders.values()) next = Math.min(next, lostAtMs(open));
+    return next;
+  }
+
+  private warm(identity: EngineIdentity, nowMs: number): void {
+    const [target] = this.targets;
+    if (target === undefined) return;
+    const state = { idle: this.idle(), limitTokens: this.limitTokens(identity) };
+    const step = this.warmUp.next(state, nowMs);
+    if (step !== null) this.send({ target, identity, step }, nowMs);
+    if (!this.warmUp.done) return;
+    for (const each of this.targets) each.calibrationEnded();
+    for (const prober of this.probers) prober.vouched(nowMs);
+    this.lifecycle.warmedUp(nowMs);
+  }
+
+  private probeDueMs(target: TargetState, nowMs: number): number | null {
+    const prober = this.probers[target.rank];
+    if (prober === undefined) return null;
+    prober.vouched(target.vouchedMs);
+    return prober.dueMs(this.lifecycle.phase, target.silence(nowMs));
+  }
+
+  private send(
+    what: {
+      readonly target: TargetState;
+      readonly identity: EngineIdentity;
+      readonly step: WarmUpStep | null;
+    },
+    nowMs: number,
+  ): void {
+    const { target, identity, step } = what;
+    const order: GenerateOrder = {
+      replica: this.engine.replica,
+      rank: target.rank,
+      id: `agent-${this.context.unique()}`,
+      purpose: step?.purpose ?? 'probe',
+      model: identity.models[0]?.id ?? '',
+      prompt: step?.prompt ?? uniqueText(this.context.unique(), PROBE_WORDS),
+      maxTokens: step?.maxTokens ?? PROBE_MAX_TOKENS,
+      deadlineMs: step === null ? probeDeadline(target, nowMs) : warmUpDeadline(step),
+    };
+    if (order.purpose === 'probe') this.noteProbe(target, nowMs);
+    this.orders.set(order.id, { order, target, sentMs: nowMs, step });
+    target.ownSent(order, step ?? { uncached: PROBE_TOKENS, cached: 0 }, nowMs);
+    this.context.emit({ kind: 'generate', order });
+  }
+
+  private noteProbe(target: TargetState, nowMs: number): void {
+    const prober = this.probers[target.rank];
+    const silence = target.silence(nowMs);
+    prober?.sent(silence !== null && prober.silentAt(silence) <= nowMs, nowMs);
+  }
+
+  private warmed(
+    open: OpenOrder,
+    step: WarmUpStep,
+    end: { readonly outcome: GenerationOutcome; readonly nowMs: number },
+  ): void {
+    const { outcome, nowMs } = end;
+    const ok = outcome.kind === 'ok' ? outcome : null;
+    this.warmUp.ended(ok !== null, ok?.promptTokens ?? null, nowMs);
+    if (step.purpose === 'probe') {
+      this.probers[open.target.rank]?.ended(probeOutcome(outcome), -Infinity, nowMs);
+    }
+    if (ok === null) {
+      const cause = outcome.kind === 'failed' ? outcome.cause : null;
+      this.context.log('warn', 'warm_up_failed', { replica: this.engine.replica, cause });
+      return;
+    }
+    if (!step.measured) return;
+    const prompt = ok.promptTokens ?? step.uncached + step.cached;
+    const cached = Math.min(prompt, ok.cachedTokens ?? step.cached);
+    for (const target of this.targets) {
+      target.calibrated(ok.ttftMs, { uncached: prompt - cached, cached });
+    }
+  }
+
+  /** Whether the probe was good. */
+  private probed(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): boolean {
+    const { target } = open;
+    const prober = this.probers[target.rank];
+    const verdict = prober?.ended(probeOutcome(outcome), target.lastMovedMs, nowMs);
+    target.version += 1;
+    if (verdict === 'good') this.lifecycle.probeSucceeded(nowMs);
+    if (verdict === 'bad') this.lifecycle.probeFailed(nowMs);
+    if (verdict === 'good') return true;
+    this.context.log('warn', 'probe_failed', {
+      replica: this.engine.replica,
+      rank: target.rank,
+      cause: outcome.kind === 'failed' ? outcome.cause : null,
+      forgiven: verdict === 'forgiven',
+    });
+    return false;
+  }
+
+  /** No user's request, no foreign one. */
+  private idle(): boolean {
+    return this.targets.every((target) => {
+      if (target.ledger.openCount() > 0 || target.backlog.size > 0) return false;
+      if (target.scrape === null) return true;
+      const { rank, sentMs } = target.scrape;
+      const inside = (rank.running ?? 0) + (rank.waiting ?? 0);
+      return inside <= target.history.momentAt(sentMs).open;
+    });
+  }
+
+  /** The longest prompt that context and KV cache take, where known. */
+  private limitTokens(identity: EngineIdentity): number | null {
+    let limit = identity.models[0]?.maxModelLen ?? Infinity;
+    for (const target of this.targets) {
+      limit = Math.min(limit, target.scrape?.rank.kvCapacityTokens ?? Infinity);
+    }
+    return limit === Infinity ? null : limit;
+  }
+
+  private newWarmUp(calibration: boolean): WarmUp {
+    const budgetTokens = this.context.settings.calibrationBudgetTokens;
+    const settings = { calibration, budgetTokens, ...WARM_UP_DEFAULTS };
+    return new WarmUp(settings, () => this.context.unique());
+  }
+}
+
+function lostAtMs(open: OpenOrder): number {
+  return open.sentMs + open.order.deadlineMs + LOST_MS;
+}
+
+function warmUpDeadline(step: WarmUpStep): number {
+  return FIRST_DEADLINE_MS + step.uncached * CALIBRATION_MS_PER_TOKEN;
+}
+
+/** A probe's deadline includes what waits before it. */
+function probeDeadline(target: TargetState, nowMs: number): number {
+  const curve = target.learner.curve();
+  const { waitingMs } = target.backlog.figures(curve, nowMs);
+  const slotWaitMs = target.slots.slotWaitMs(target.ledger.openCount(), nowMs) ?? 0;
+  return probeDeadlineMs(Math.max(waitingMs, slotWaitMs), prefillMs(curve, PROBE_TOKENS, 0));
+}
+
+function probeOutcome(outcome: GenerationOutcome): ProbeOutcome {
+  if (outcome.kind === 'ok') return { ok: true, ttftMs: outcome.ttftMs, cause: null };
+  return { ok: false, ttftMs: null, cause: outcome.cause };
+}
