@@ -49,6 +49,21 @@ describe('what waits', () => {
     expect(backlog.figures(CURVE, 60_000).waitingMs).toBe(10);
   });
 
+  test('counts as progress what shares the step of the head, and nothing sent after it began', () => {
+    const backlog = new Backlog();
+    backlog.add(entryAt(0, 300));
+    backlog.add(entryAt(0, 500));
+    backlog.add(entryAt(0, 2_000));
+    backlog.add(entryAt(1, 100));
+    // One step takes 300 + 500 + 200 tokens: 100 ms of the 2,900 tokens' 320 can be done before a first token.
+    expect(backlog.figures(CURVE, 60).waitingMs).toBe(260);
+    expect(backlog.figures(CURVE, 60_000).waitingMs).toBe(220);
+    const late = new Backlog();
+    late.add(entryAt(0, 300));
+    late.add(entryAt(1, 500));
+    expect(late.figures(CURVE, 60_000).waitingMs).toBe(60);
+  });
+
   test('counts progress from the later of the sending and the last prefill that ended', () => {
     const backlog = new Backlog();
     const first = entryAt(0, 1_000);

@@ -1,14 +1,15 @@
 // The prefill work that waits in an engine: a first-in-first-out model over the ledger's entries.
 //
 //   waitingMs = prefill of all that wait, together − progress of the head
-//   progress  = time since the later of the head's sending and the last prefill's end,
-//               at most the head's own prefill less one step's base: the floor until its first token comes
+//   progress  = time since the later of the head's sending and the last prefill's end, at most the prefill of
+//               what can be under way (the head, and what shares its step) less one step's base: the floor
+//               until a first token comes
 //
 // An entry that shows no first token (not streamed) leaves when the model reaches its end; scrapes correct
 // that by the engine's own count (see `correct`).
 
 import { addToSums, emptySums, prefillMs, sumsMs } from '../../shared/model/cost-curve.ts';
-import type { CostCurve } from '../../shared/model/cost-curve.ts';
+import type { CostCurve, PrefillSums } from '../../shared/model/cost-curve.ts';
 import type { LedgerEntry } from './ledger.ts';
 
 /** Requests sent within this time may be served in either order, ms. */
@@ -147,10 +148,21 @@ export class Backlog {
   private progressMs(curve: CostCurve, nowMs: number): number {
     const head = this.waiting[0];
     if (head === undefined) return 0;
-    const { uncached, cached } = tokensOf(head);
-    const most = Math.max(0, prefillMs(curve, uncached, cached) - curve.baseMs);
-    const elapsed = nowMs - Math.max(head.sentMs, this.lastEndMs);
-    return Math.min(Math.max(0, elapsed), most);
+    const startMs = Math.max(head.sentMs, this.lastEndMs);
+    const most = Math.max(0, sumsMs(curve, this.underWay(curve, startMs)) - curve.baseMs);
+    return Math.min(Math.max(0, nowMs - startMs), most);
+  }
+
+  /** The head, and what was there when its step began, up to the step's tokens. */
+  private underWay(curve: CostCurve, startMs: number): PrefillSums {
+    const sums = emptySums();
+    for (const entry of this.waiting) {
+      const { uncached, cached } = tokensOf(entry);
+      const left = curve.stepTokens - sums.uncached;
+      if (sums.prompt > 0 && (left <= 0 || entry.sentMs > startMs)) break;
+      addToSums(sums, sums.prompt > 0 ? Math.min(uncached, left) : uncached, cached);
+    }
+    return sums;
   }
 
   private leave(entry: LedgerEntry, atMs: number): void {
