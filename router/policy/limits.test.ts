@@ -138,9 +138,16 @@ describe('a static pool', () => {
     ] as const) {
       history.note(count, atMs, 60_000);
     }
-    expect([9_999, 10_000, 69_999, 70_200, 99_000].map((atMs) => history.at(atMs))).toEqual([
-      0, 4, 4, 2, 0,
-    ]);
+    expect([10_000, 69_999, 70_200, 99_000].map((atMs) => history.at(atMs))).toEqual([4, 4, 2, 0]);
+  });
+
+  test('a router younger than the window compares with the most it has seen', () => {
+    const history = new FreshHistory();
+    history.note(1, 100_000, 60_000);
+    history.note(4, 100_500, 60_000);
+    history.note(0, 105_000, 60_000);
+    expect(history.at(75_000)).toBe(4);
+    expect(isStatic({ members: 4, freshNow: 0, freshBefore: history.at(75_000) })).toBe(true);
   });
 
   test('shares the last seen peak between the routers, one request at least', () => {

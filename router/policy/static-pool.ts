@@ -16,14 +16,17 @@ export class FreshHistory {
     }
   }
 
-  /** The count that held at a time; 0 before the first note. */
+  /**
+   * The count that held at a time. Before the first note nothing is known, so the most seen since stands for
+   * it: a router that has just started does not take a loss of all its agents for how things always were.
+   */
   at(timeMs: number): number {
-    let count = 0;
+    let count: number | null = null;
     for (const change of this.#changes) {
       if (change.atMs > timeMs) break;
       count = change.count;
     }
-    return count;
+    return count ?? this.#changes.reduce((most, change) => Math.max(most, change.count), 0);
   }
 }
 
