@@ -37,7 +37,9 @@ test('a prompt whose head was computed in the step before teaches nothing by its
   observer.passed(entryOf('a', 0, 600), STEP_TOKENS * MS_PER_TOKEN);
   observer.passed(entryOf('b', 0, 1_500), 2_100 * MS_PER_TOKEN);
   const settled = observer.settle({ stepTokens: STEP_TOKENS, waitingSinceMs: null }, 20_000);
-  expect(settled).toMatchObject([{ ms: 2_100 * MS_PER_TOKEN, steps: 2, sums: { uncached: 2_100 } }]);
+  expect(settled).toMatchObject([
+    { ms: 2_100 * MS_PER_TOKEN, steps: 2, sums: { uncached: 2_100 } },
+  ]);
 });
 
 test('an instant is clean only when nothing sent before it still waits', () => {

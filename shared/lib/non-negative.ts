@@ -3,7 +3,7 @@
 // Minimises ½·xᵀAx − bᵀx over x ≥ 0 for a symmetric positive definite A (row-major, n×n) by trying every
 // set of coefficients that may differ from zero: exact, and for n ≤ 6 cheaper than being clever.
 
-/** The minimiser, or null when A is singular in every feasible subset. */
+/** The minimiser; null when no coefficient can be positive, or A is singular wherever one could. */
 export function solveNonNegative(
   a: Float64Array,
   b: Float64Array,

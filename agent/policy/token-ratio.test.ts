@@ -1,0 +1,85 @@
+import { describe, expect, test } from 'vitest';
+import { BusyRate } from './busy-rate.ts';
+import { HitTrust } from './hit-trust.ts';
+import { TokenRatio } from './token-ratio.ts';
+import { TurnGaps } from './turn-gaps.ts';
+
+describe('bytes per token', () => {
+  test('is unknown until learned; the mean is weighted by tokens', () => {
+    const ratio = new TokenRatio();
+    expect(ratio.ratio()).toBeNull();
+    ratio.observe({ bytes: 3_000, parts: {}, tokens: 1_000 });
+    ratio.observe({ bytes: 500, parts: {}, tokens: 100 });
+    expect(ratio.ratio()?.mean).toBeCloseTo(3.19, 1);
+    expect([ratio.ratio()?.p5, ratio.ratio()?.p95]).toEqual([3, 5]);
+  });
+
+  test('parts count their own tokens, learned once the text’s ratio is known', () => {
+    const ratio = new TokenRatio();
+    ratio.observe({ bytes: 400, parts: { image: 1 }, tokens: 700 });
+    expect([ratio.ratio(), ratio.partTokens()]).toEqual([null, {}]);
+    for (let i = 0; i < 50; i += 1) ratio.observe({ bytes: 4_000, parts: {}, tokens: 1_000 });
+    ratio.observe({ bytes: 400, parts: { image: 2 }, tokens: 1_300 });
+    expect(ratio.partTokens()['image']).toBeCloseTo(600);
+    expect(ratio.ratio()?.mean).toBeCloseTo(4);
+  });
+
+  test('an inherited ratio yields to own samples', () => {
+    const ratio = new TokenRatio();
+    ratio.adopt({ mean: 4, p5: 3, p95: 5 }, { image: 900 });
+    expect(ratio.ratio()).toEqual({ mean: 4, p5: 3, p95: 5 });
+    for (let i = 0; i < 400; i += 1) ratio.observe({ bytes: 2_000, parts: {}, tokens: 1_000 });
+    expect(ratio.ratio()?.mean).toBeCloseTo(2, 1);
+    expect(ratio.partTokens()).toEqual({ image: 900 });
+  });
+});
+
+describe('κ', () => {
+  test('is 1 until learned, then reported over predicted within its bounds', () => {
+    const trust = new HitTrust();
+    expect(trust.kappa).toBe(1);
+    for (let i = 0; i < 200; i += 1) trust.observe(1_000, 800);
+    expect(trust.kappa).toBeCloseTo(0.8, 1);
+    for (let i = 0; i < 400; i += 1) trust.observe(1_000, 3_000);
+    expect(trust.kappa).toBe(1.2);
+    for (let i = 0; i < 400; i += 1) trust.observe(1_000, 0);
+    expect(trust.kappa).toBe(0.1);
+  });
+
+  test('requests without a prediction say nothing', () => {
+    const trust = new HitTrust();
+    for (let i = 0; i < 100; i += 1) trust.observe(0, 500);
+    expect(trust.kappa).toBe(1);
+  });
+
+  test('an index is broken only after many failed promises', () => {
+    const trust = new HitTrust();
+    for (let i = 0; i < 19; i += 1) trust.observe(4_000, 0);
+    expect(trust.broken).toBe(false);
+    trust.observe(4_000, 0);
+    expect(trust.broken).toBe(true);
+    trust.reset();
+    expect([trust.broken, trust.kappa]).toEqual([false, 1]);
+  });
+});
+
+test('prefill tokens per second are over busy time, whatever the pauses', () => {
+  const rate = new BusyRate();
+  expect(rate.tps()).toBeNull();
+  for (let i = 0; i < 50; i += 1) rate.observe(1_000, 125);
+  expect(rate.tps()).toBeCloseTo(8_000);
+  // Half of the weight is gone after 30 s of busy time.
+  for (let i = 0; i < 600; i += 1) rate.observe(1_000, 250);
+  expect(rate.tps()).toBeLessThan(4_300);
+});
+
+test('τ is the 90th percentile of the gaps between turns, 1 to 60 s, 30 s until seen', () => {
+  const gaps = new TurnGaps();
+  expect(gaps.tauMs()).toBe(30_000);
+  for (let i = 1; i <= 100; i += 1) gaps.observe(i * 100);
+  expect(gaps.tauMs()).toBe(9_000);
+  for (let i = 0; i < 300; i += 1) gaps.observe(10);
+  expect(gaps.tauMs()).toBe(1_000);
+  for (let i = 0; i < 300; i += 1) gaps.observe(1e6);
+  expect(gaps.tauMs()).toBe(60_000);
+});
