@@ -1,6 +1,7 @@
 // The agent's links: which router is behind each, how often it wants reports, what it holds queued, and what
 // has been sent to it.
 
+import type { TargetState } from './core-target.ts';
 import type { AgentLinkView } from './events.ts';
 import type { LedgerLink } from './policy/ledger.ts';
 import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
@@ -27,7 +28,7 @@ export class AgentLink {
   minReportIntervalMs = 0;
   queued: Queued | null = null;
   readonly fenced = new Set<ReplicaId>();
-  private readonly sent = new Map<string, SentState>();
+  private readonly sent = new Map<TargetState, SentState>();
 
   constructor(link: LinkId, order: number) {
     this.link = link;
@@ -46,11 +47,11 @@ export class AgentLink {
     return { link: this.link, order: this.order, router: this.router };
   }
 
-  sentState(key: string): SentState {
-    let state = this.sent.get(key);
+  sentState(target: TargetState): SentState {
+    let state = this.sent.get(target);
     if (state === undefined) {
       state = { reportedMs: -Infinity, reportedVersion: -1, prefixSeq: null, prefixLife: '' };
-      this.sent.set(key, state);
+      this.sent.set(target, state);
     }
     return state;
   }

@@ -5,7 +5,6 @@ import type { CoreContext } from './core-context.ts';
 import type { AgentLink, LinkTable } from './core-links.ts';
 import type { TargetState } from './core-target.ts';
 import type { PrefixDelta } from './policy/prefix-index.ts';
-import { targetKey } from '../shared/model/ids.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
 
 export class PrefixFeed {
@@ -45,7 +44,7 @@ export class PrefixFeed {
     if (fresh.length === 0) return;
     const snapshot = index.snapshot();
     for (const link of fresh) {
-      const state = link.sentState(targetKey(target));
+      const state = link.sentState(target);
       state.prefixLife = lifeOf(incarnation, target);
       state.prefixSeq = null;
       this.send(link, incarnation, { target, delta: snapshot });
@@ -54,7 +53,7 @@ export class PrefixFeed {
 
   private needsSnapshot(link: AgentLink, incarnation: Incarnation, target: TargetState): boolean {
     if (link.fenced.has(target.replica)) return false;
-    const state = link.sentState(targetKey(target));
+    const state = link.sentState(target);
     return state.prefixSeq === null || state.prefixLife !== lifeOf(incarnation, target);
   }
 
@@ -64,7 +63,7 @@ export class PrefixFeed {
     what: { readonly target: TargetState; readonly delta: PrefixDelta },
   ): void {
     const { target, delta } = what;
-    const state = link.sentState(targetKey(target));
+    const state = link.sentState(target);
     state.prefixSeq = state.prefixSeq === null ? 0 : state.prefixSeq + 1;
     const { replica, rank } = target;
     const seq = state.prefixSeq;

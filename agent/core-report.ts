@@ -93,7 +93,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   const open = target.ledger.openCount();
   const scrape = target.scrape?.rank ?? null;
   derived.push('waitingPrefillMs', 'waitingPrefillTokens', 'largestPrefillMs');
-  derived.push('unattributedTokens', 'slotWaitMs', 'workingSetTokens');
+  derived.push('unattributedTokens', 'slotWaitMs', 'workingSetTokens', 'runningMax');
   let prefillTps = target.busy.tps();
   if (prefillTps === null && target.knownCurve !== null) {
     prefillTps = (RATE_TOKENS * 1_000) / prefillMs(curve, RATE_TOKENS, 0);

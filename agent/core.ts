@@ -13,12 +13,11 @@ import type { AgentStatus } from './core-status.ts';
 import type { LedgerMessage, TargetState } from './core-target.ts';
 import type { AgentEffect, AgentEngine, AgentEvent } from './events.ts';
 import type { Random } from '../shared/lib/random.ts';
-import { targetKey } from '../shared/model/ids.ts';
 import type { AgentId, LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
 import type { ReplicaReport } from '../shared/model/report.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
 import { PROTOCOL_VERSION } from '../shared/protocol/messages.ts';
-import type { RouterMessage, Welcome } from '../shared/protocol/messages.ts';
+import type { Resync, RouterMessage, Welcome } from '../shared/protocol/messages.ts';
 
 export type { AgentStatus } from './core-status.ts';
 
@@ -190,9 +189,14 @@ export class AgentCore {
         this.context.log('warn', 'fenced', { replica: message.replica, router: link.router });
         break;
       case 'resync':
-        link.sentState(targetKey(message)).prefixSeq = null;
+        this.resync(link, message);
         break;
     }
+  }
+
+  private resync(link: AgentLink, message: Resync): void {
+    const target = this.engines.get(message.replica)?.targets[message.rank];
+    if (target !== undefined) link.sentState(target).prefixSeq = null;
   }
 
   private welcome(link: AgentLink, message: Welcome, nowMs: number): void {
@@ -237,7 +241,7 @@ export class AgentCore {
         target.reportSeq += 1;
         report = this.reportOf(engine, target, nowMs);
       }
-      const sent = link.sentState(targetKey(target));
+      const sent = link.sentState(target);
       sent.reportedMs = nowMs;
       sent.reportedVersion = target.version;
       const from = link.ledgerLink();
@@ -249,7 +253,7 @@ export class AgentCore {
 
   /** When the next report of a target is due on a link: soon after a change, else at the longest interval. */
   private dueMs(link: AgentLink, target: TargetState): number {
-    const sent = link.sentState(targetKey(target));
+    const sent = link.sentState(target);
     // While work waits its figure falls with time alone.
     const changed = sent.reportedVersion !== target.version || target.backlog.size > 0;
     const { reportMaxIntervalMs } = this.deps.settings;
