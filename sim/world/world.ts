@@ -94,14 +94,20 @@ export class World {
 
   clients(
     shape: ConversationShape,
-    options: { clientDeadlineMs?: number | null; priority?: number; tries?: number } = {},
+    options: {
+      clientDeadlineMs?: number | null;
+      priority?: number;
+      tries?: number;
+      /** Those that these clients know; all unless given. */
+      routers?: readonly RouterHost[];
+    } = {},
   ): Clients {
     const name = `c${this.#clients++}-`;
     return new Clients({
       name,
       context: this.context,
       recorder: this.recorder,
-      routers: this.routers,
+      routers: options.routers ?? this.routers,
       conversations: new Conversations(shape, this.context.stream(`${name}/conversations`)),
       model: WORLD_MODEL,
       clientDeadlineMs: options.clientDeadlineMs ?? null,
