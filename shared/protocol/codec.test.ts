@@ -8,7 +8,7 @@ import {
   encodeAgentMessage,
   encodeRouterMessage,
 } from './codec.ts';
-import { MAX_FRAME_BYTES } from './limits.ts';
+import { MAX_CHAINS, MAX_FRAME_BYTES } from './limits.ts';
 import type { AgentMessage, PrefixMessage, RouterMessage } from './messages.ts';
 
 interface Recorded<T> {
@@ -316,5 +316,23 @@ describe('bounds of encoding', () => {
     const decoded = decodeRouterMessage(frame);
     if (!decoded.ok || decoded.message.kind !== 'sent') throw new Error('not decoded');
     expect(decoded.message.chains[0]!.hashes).toEqual(hashes.subarray(0, 262_144));
+  });
+
+  it('cuts the chains of a request that has too many prompts: a client cannot end a link', () => {
+    const sent = recorded.router.find(({ message }) => message.kind === 'sent')!.message;
+    const leases = recorded.router.find(({ message }) => message.kind === 'leases')!.message;
+    if (sent.kind !== 'sent' || leases.kind !== 'leases') throw new Error('not recorded');
+    const chains = Array.from({ length: MAX_CHAINS + 1 }, () => sent.chains[0]!);
+    const open = [{ ...leases.open[0]!, chains }];
+    for (const message of [
+      { ...sent, chains },
+      { ...leases, open },
+    ]) {
+      const decoded = decodeRouterMessage(encodeRouterMessage(message));
+      expect(decoded).toMatchObject({ ok: true });
+      const facts = decoded.ok && 'open' in decoded.message ? decoded.message.open[0] : null;
+      const cut = facts ?? (decoded.ok && 'chains' in decoded.message ? decoded.message : null);
+      expect(cut?.chains).toHaveLength(MAX_CHAINS);
+    }
   });
 });

@@ -6,7 +6,7 @@
 
 import { Packr } from 'msgpackr';
 import type { z } from 'zod';
-import { MAX_CHAIN_CHUNKS, MAX_FRAME_BYTES } from './limits.ts';
+import { MAX_CHAIN_CHUNKS, MAX_CHAINS, MAX_FRAME_BYTES, MAX_OPEN_LEASES } from './limits.ts';
 import type {
   AgentMessage,
   ChainFacts,
@@ -125,12 +125,9 @@ function countDropped(raw: unknown, parsed: unknown): number {
 function wireForm(message: RouterMessage): unknown {
   switch (message.kind) {
     case 'sent':
-      return { ...message, chains: message.chains.map(wireChain) };
+      return wireLease(message);
     case 'leases':
-      return {
-        ...message,
-        open: message.open.map((lease) => ({ ...lease, chains: lease.chains.map(wireChain) })),
-      };
+      return { ...message, open: message.open.slice(0, MAX_OPEN_LEASES).map(wireLease) };
     case 'welcome':
       return {
         ...message,
@@ -139,6 +136,11 @@ function wireForm(message: RouterMessage): unknown {
     default:
       return message;
   }
+}
+
+/** A client decides how many prompts its request has, so the chains are cut here, never refused there. */
+function wireLease(lease: { readonly chains: readonly ChainFacts[] }): object {
+  return { ...lease, chains: lease.chains.slice(0, MAX_CHAINS).map(wireChain) };
 }
 
 function wireChain(chain: ChainFacts): unknown {
