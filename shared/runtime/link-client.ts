@@ -3,7 +3,8 @@
 //
 //   endpoints   a host name stands for all its addresses, resolved again every `resolveIntervalMs`; an address that
 //               vanishes is closed. Siblings named in welcomes are dialled like configured URLs
-//   retry       100 ms doubling to 2 s, jittered; 10 s after a refusal that only an operator can lift
+//   retry       100 ms doubling to 2 s, jittered; 10 s after a refusal that only an operator can lift. Only a link
+//               that lived ends the doubling: one that breaks each time at once is not dialled ten times a second
 //   one link    per router process: where two addresses lead to the same one, the newer link stays, as it does
 //               at the router, and the other address rests while it lives
 //
@@ -75,6 +76,8 @@ export interface LinkClient {
 const RESOLVE_INTERVAL_MS = 10_000;
 const WELCOME_TIMEOUT_MS = 15_000;
 const CLOSE_WAIT_MS = 1_500;
+/** ms that a link must have lived for its end to be the first failure. */
+const SETTLED_MS = 5_000;
 /** Endpoints that are dialled at the same time at most, siblings included. */
 const MAX_ENDPOINTS = 512;
 
@@ -101,6 +104,7 @@ interface LiveLink {
   readonly socket: LinkSocket;
   readonly dialled: Dialled;
   readonly cancelWelcome: () => void;
+  readonly openedMs: number;
   welcomed: boolean;
   siblings: readonly URL[];
 }
@@ -262,6 +266,7 @@ class Dialler implements LinkClient {
       cancelWelcome: runtime.timers.after(WELCOME_TIMEOUT_MS, () => {
         if (!live.welcomed) linkSocket.close('hello_timeout');
       }),
+      openedMs: runtime.clock.nowMs(),
       welcomed: false,
       siblings: [],
     };
@@ -298,7 +303,6 @@ class Dialler implements LinkClient {
     live.welcomed = true;
     live.siblings = siblingUrls(welcome);
     dialled.routerId = welcome.routerId;
-    dialled.failures = 0;
     const { routerId } = welcome;
     this.#changed(dialled, `connected ${routerId}`, () => {
       this.#log('info', dialled, 'linked to router', { routerId, software: welcome.software });
@@ -325,6 +329,8 @@ class Dialler implements LinkClient {
     live.cancelWelcome();
     this.#live.delete(live.link);
     dialled.live = null;
+    const livedMs = this.#options.runtime.clock.nowMs() - live.openedMs;
+    if (live.welcomed && livedMs >= SETTLED_MS) dialled.failures = 0;
     this.#options.onDown(live.link, reason);
     this.#retry(dialled, reason);
     if (live.welcomed) this.#wake(dialled);

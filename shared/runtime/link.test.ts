@@ -18,6 +18,7 @@ import {
   type FakeRouterOptions,
 } from './link-fakes.ts';
 import { ManualTime } from './manual-time.ts';
+import { systemTimers, type Timers } from './timers.ts';
 
 const running: (() => Promise<void> | void)[] = [];
 
@@ -347,6 +348,25 @@ describe('dialling every router', () => {
     fleet.server.send('in-1' as never, queued);
     await until(() => linked.ends.includes('bad_frame'));
     expect(linked.messages).toEqual([]);
+  });
+
+  it('dials ever less often while each link breaks as soon as it is welcomed', async () => {
+    const fleet = await router({
+      onUp: (link) => {
+        fleet.server.send(link, welcome('router-a'));
+        fleet.server.closeLink(link, 'bad_frame');
+      },
+      onDown: () => undefined,
+    });
+    const delays: number[] = [];
+    const after: Timers['after'] = (ms, task) => {
+      // Only delays before dialling are drawn, and so have a fraction.
+      if (!Number.isInteger(ms)) delays.push(ms);
+      return systemTimers.after(ms / 50, task);
+    };
+    agent([url(fleet.port)], { runtime: testRuntime({ timers: { ...systemTimers, after } }) });
+    await until(() => delays.length === 6);
+    expect(delays.every((delay, k) => delay >= 50 * 2 ** Math.min(k, 4))).toBe(true);
   });
 
   it('delivers what was sent before it closes', async () => {
