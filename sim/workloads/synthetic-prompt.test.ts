@@ -14,7 +14,12 @@ const segments = fc.array(
 /** Equal ids have equal length and role. */
 function build(rows: readonly { id: number; assistant: boolean }[]): Segment[] {
   return rows.map((row) =>
-    segmentOf({ id: row.id, tokens: 40 + row.id * 97, bytesPerToken: 4.1, assistant: row.id % 2 === 1 }),
+    segmentOf({
+      id: row.id,
+      tokens: 40 + row.id * 97,
+      bytesPerToken: 4.1,
+      assistant: row.id % 2 === 1,
+    }),
   );
 }
 
@@ -44,7 +49,10 @@ test('chains and token ids are equal exactly as far as the prompts are', () => {
 });
 
 test("a turn's end is a boundary of the next turn's prompt, and of no other salt's", () => {
-  const first = build([{ id: 2, assistant: false }, { id: 4, assistant: false }]);
+  const first = build([
+    { id: 2, assistant: false },
+    { id: 4, assistant: false },
+  ]);
   const answer = segmentOf({ id: 901, tokens: 50, bytesPerToken: 4, assistant: true });
   const next = [...first, answer, ...build([{ id: 6, assistant: false }])];
   expect(chainOf(next, 1).turnEnds).toEqual([chainOf(first, 1).end]);

@@ -98,7 +98,9 @@ export class AgentHost {
     const effects = core.handle(event, this.#context.timeline.nowMs);
     for (const effect of effects) this.#carryOut(effect);
     this.#arm();
-    this.#context.handled(`${this.name} ${describe(event)} → ${effects.map(describeEffect).join(' ')}`);
+    this.#context.handled(
+      `${this.name} ${describe(event)} → ${effects.map(describeEffect).join(' ')}`,
+    );
   }
 
   #arm(): void {
@@ -136,7 +138,9 @@ export class AgentHost {
     this.#alive(halfMs, () => {
       const result = engine.scrape();
       const evidence = this.#options.evidence(engine);
-      this.#alive(halfMs, () => this.#handle({ kind: 'scraped', replica, sentMs, result, evidence }));
+      this.#alive(halfMs, () =>
+        this.#handle({ kind: 'scraped', replica, sentMs, result, evidence }),
+      );
     });
   }
 

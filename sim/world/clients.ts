@@ -112,7 +112,9 @@ export class Clients {
       },
     };
     if (turn.abandonAfterMs !== null) {
-      const planned = context.timeline.after(turn.abandonAfterMs, () => router.clientGone(request.id));
+      const planned = context.timeline.after(turn.abandonAfterMs, () =>
+        router.clientGone(request.id),
+      );
       leaving = () => context.timeline.cancel(planned);
     }
     const work = { tokenIds, answerIds: turn.answer.tokenIds, salt: talk.plan.tenant };

@@ -28,7 +28,9 @@ test.each(['crash', 'killCore'] as const)(
     world.run(100);
     const { rows } = world.recorder;
     expect(rows.every((row) => row.firstTokenMs === null)).toBe(true);
-    const lost = world.engines.find(({ replica }) => rows.some((row) => row.replicas[0] === replica))!;
+    const lost = world.engines.find(({ replica }) =>
+      rows.some((row) => row.replicas[0] === replica),
+    )!;
     lost[how]();
     world.run(20_000);
     expect(world.recorder.ends()).toEqual({ complete: rows.length });

@@ -47,8 +47,16 @@ export class VirtualLink {
     this.id = options.id;
     this.#wire = options.wire;
     const { ends } = options;
-    this.#up = new Direction(options, (m) => ends.toRouter(m), () => ends.routerDown());
-    this.#down = new Direction(options, (m) => ends.toAgent(m), () => ends.agentDown());
+    this.#up = new Direction(
+      options,
+      (m) => ends.toRouter(m),
+      () => ends.routerDown(),
+    );
+    this.#down = new Direction(
+      options,
+      (m) => ends.toAgent(m),
+      () => ends.agentDown(),
+    );
   }
 
   get open(): boolean {

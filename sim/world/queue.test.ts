@@ -48,27 +48,30 @@ test.each([1, 2])('short work goes first and long work does not starve (%i route
   expect(Math.max(...waits(true))).toBeLessThan(15_000);
 });
 
-test.each([1, 2, 3])('far over capacity everything is answered or refused with an honest wait (seed %i)', (seed) => {
-  const world = worldOf(seed, 2, { queueMaxWaitMs: 5_000 });
-  const clients = world.clients(ONE_TURN, { tries: 1 });
-  clients.openLoop(40);
-  world.run(30_000);
-  clients.stop();
-  world.run(30_000);
-  const { rows } = world.recorder;
-  const ends = world.recorder.ends();
-  expect(ends['open']).toBeUndefined();
-  expect(ends['refused:saturated']).toBeGreaterThan(100);
-  expect(ends['complete']).toBeGreaterThan(200);
-  for (const { end } of rows) {
-    if (end?.kind !== 'refused') continue;
-    expect(end.code).toMatch(/^(saturated|queue_timeout)$/);
-    expect(end.retryAfterMs).toBeGreaterThanOrEqual(1_000);
-    expect(end.retryAfterMs).toBeLessThanOrEqual(60_000);
-  }
-  // Two engines at 5,000 tokens a second: what is accepted keeps them busy.
-  expect(ends['complete']! / 35).toBeGreaterThan(7);
-});
+test.each([1, 2, 3])(
+  'far over capacity everything is answered or refused with an honest wait (seed %i)',
+  (seed) => {
+    const world = worldOf(seed, 2, { queueMaxWaitMs: 5_000 });
+    const clients = world.clients(ONE_TURN, { tries: 1 });
+    clients.openLoop(40);
+    world.run(30_000);
+    clients.stop();
+    world.run(30_000);
+    const { rows } = world.recorder;
+    const ends = world.recorder.ends();
+    expect(ends['open']).toBeUndefined();
+    expect(ends['refused:saturated']).toBeGreaterThan(100);
+    expect(ends['complete']).toBeGreaterThan(200);
+    for (const { end } of rows) {
+      if (end?.kind !== 'refused') continue;
+      expect(end.code).toMatch(/^(saturated|queue_timeout)$/);
+      expect(end.retryAfterMs).toBeGreaterThanOrEqual(1_000);
+      expect(end.retryAfterMs).toBeLessThanOrEqual(60_000);
+    }
+    // Two engines at 5,000 tokens a second: what is accepted keeps them busy.
+    expect(ends['complete']! / 35).toBeGreaterThan(7);
+  },
+);
 
 test.each([1, 2, 4])('%i routers together hold engines to little more than the hold', (routers) => {
   const world = worldOf(5, routers, { holdMs: 60 });
@@ -87,7 +90,12 @@ test.each([1, 2, 4])('%i routers together hold engines to little more than the h
 
 test('a client that leaves the queue leaves nothing behind', () => {
   const world = worldOf(1, 1);
-  const clients = world.clients({ ...SMALL_TALK, turns: [1, 1], abandonShare: 1, abandonAfterMs: [300, 900] });
+  const clients = world.clients({
+    ...SMALL_TALK,
+    turns: [1, 1],
+    abandonShare: 1,
+    abandonAfterMs: [300, 900],
+  });
   clients.burst(80);
   world.run(30_000);
   expect(world.recorder.ends()['open']).toBeUndefined();

@@ -85,29 +85,32 @@ test.each(SEEDS)('a router adds to a report only what it has sent since (seed %i
   expect(compared).toBeGreaterThan(5_000);
 });
 
-test.each(SEEDS)('when the links are quiet, every router sees the work of all (seed %i)', (seed) => {
-  const world = worldOf(seed, 2);
-  begin(world);
-  world.run(31_000);
-  for (const engine of world.engines) engine.freeze();
-  world.run(3_500);
-  for (const agent of world.agents) for (const link of agent.links) link.release();
-  world.run(3_000);
-  let total = 0;
-  for (const engine of world.engines) {
-    const views = world.routers.map((router) => {
-      const target = router.target(engine.replica)!;
-      const { waitingPrefillTokens, unattributedTokens } = target.report!;
-      expect(target.unacked.requests).toBe(0);
-      return (waitingPrefillTokens ?? 0) - (unattributedTokens ?? 0);
-    });
-    expect(views[0]).toBe(views[1]);
-    const leases = world.routers.map((router) => router.target(engine.replica)!.leases);
-    const held = world.agents
-      .flatMap((agent) => agent.core!.status(world.nowMs).engines)
-      .find(({ replica }) => replica === engine.replica)!;
-    expect(held.targets[0]!.openLeases).toBe(leases[0]! + leases[1]!);
-    total += views[0]!;
-  }
-  expect(total).toBeGreaterThan(0);
-});
+test.each(SEEDS)(
+  'when the links are quiet, every router sees the work of all (seed %i)',
+  (seed) => {
+    const world = worldOf(seed, 2);
+    begin(world);
+    world.run(31_000);
+    for (const engine of world.engines) engine.freeze();
+    world.run(3_500);
+    for (const agent of world.agents) for (const link of agent.links) link.release();
+    world.run(3_000);
+    let total = 0;
+    for (const engine of world.engines) {
+      const views = world.routers.map((router) => {
+        const target = router.target(engine.replica)!;
+        const { waitingPrefillTokens, unattributedTokens } = target.report!;
+        expect(target.unacked.requests).toBe(0);
+        return (waitingPrefillTokens ?? 0) - (unattributedTokens ?? 0);
+      });
+      expect(views[0]).toBe(views[1]);
+      const leases = world.routers.map((router) => router.target(engine.replica)!.leases);
+      const held = world.agents
+        .flatMap((agent) => agent.core!.status(world.nowMs).engines)
+        .find(({ replica }) => replica === engine.replica)!;
+      expect(held.targets[0]!.openLeases).toBe(leases[0]! + leases[1]!);
+      total += views[0]!;
+    }
+    expect(total).toBeGreaterThan(0);
+  },
+);

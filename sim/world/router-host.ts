@@ -215,7 +215,9 @@ export class RouterHost {
     const effects = core.handle(event, this.#context.timeline.nowMs);
     for (const effect of effects) this.#carryOut(effect);
     this.#arm();
-    this.#context.handled(`${this.name} ${describe(event)} → ${effects.map(describeEffect).join(' ')}`);
+    this.#context.handled(
+      `${this.name} ${describe(event)} → ${effects.map(describeEffect).join(' ')}`,
+    );
   }
 
   #arm(): void {
@@ -442,7 +444,8 @@ export function describeMessage(message: AgentMessage | RouterMessage): string {
 }
 
 function describeEffect(effect: RouterEffect): string {
-  if (effect.kind === 'attempt') return `attempt ${effect.attempt.lease} ${effect.attempt.target.replica}`;
+  if (effect.kind === 'attempt')
+    return `attempt ${effect.attempt.lease} ${effect.attempt.target.replica}`;
   if (effect.kind === 'send') return describeMessage(effect.message);
   return effect.kind;
 }

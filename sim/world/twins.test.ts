@@ -39,38 +39,41 @@ const AGENT_CASES = SEEDS.flatMap((seed) => [
   { seed, tellsStartTime: false },
 ]);
 
-test.each(AGENT_CASES)('a restarted agent changes no figure: $seed, start time $tellsStartTime', (given) => {
-  const world = worldOf(given.seed, { tellsStartTime: given.tellsStartTime });
-  const twin = worldOf(given.seed, { tellsStartTime: given.tellsStartTime });
-  world.agents[0]!.stop();
-  world.run(300);
-  world.agents[0]!.start();
-  world.run(3_700);
-  twin.run(4_000);
-  let waited = 0;
-  for (let look = 0; look < 20; look++) {
-    world.run(150);
-    twin.run(150);
-    const [report, other] = [reportOf(world), reportOf(twin)];
-    expect(report.phase).toBe('ready');
-    expect(report.incarnation).toBe(other.incarnation);
-    expect(report.running).toBe(other.running);
-    expect(report.unattributedTokens).toBe(0);
-    near(report.waitingPrefillTokens, other.waitingPrefillTokens, 64);
-    near(report.waitingPrefillMs, other.waitingPrefillMs, 5 + 0.12 * other.waitingPrefillMs!);
-    near(report.kappa, other.kappa, 0.03);
-    near(report.bytesPerToken!.mean, other.bytesPerToken!.mean, 0.01);
-    const [curve, otherCurve] = [report.prefillCost!, other.prefillCost!];
-    near(curve.linearMsPerToken, otherCurve.linearMsPerToken, 0.1 * otherCurve.linearMsPerToken);
-    const { replica } = world.engines[0]!;
-    const chunks = world.routers[0]!.target(replica)!.indexChunks;
-    near(chunks, twin.routers[0]!.target(replica)!.indexChunks, 2);
-    waited += other.waitingPrefillTokens! > 0 ? 1 : 0;
-  }
-  expect(waited).toBeGreaterThan(2);
-  // No calibration: the restarted agent took the curve from the router.
-  expect(world.agents[0]!.counts.get('engine_resumed')).toBe(1);
-});
+test.each(AGENT_CASES)(
+  'a restarted agent changes no figure: $seed, start time $tellsStartTime',
+  (given) => {
+    const world = worldOf(given.seed, { tellsStartTime: given.tellsStartTime });
+    const twin = worldOf(given.seed, { tellsStartTime: given.tellsStartTime });
+    world.agents[0]!.stop();
+    world.run(300);
+    world.agents[0]!.start();
+    world.run(3_700);
+    twin.run(4_000);
+    let waited = 0;
+    for (let look = 0; look < 20; look++) {
+      world.run(150);
+      twin.run(150);
+      const [report, other] = [reportOf(world), reportOf(twin)];
+      expect(report.phase).toBe('ready');
+      expect(report.incarnation).toBe(other.incarnation);
+      expect(report.running).toBe(other.running);
+      expect(report.unattributedTokens).toBe(0);
+      near(report.waitingPrefillTokens, other.waitingPrefillTokens, 64);
+      near(report.waitingPrefillMs, other.waitingPrefillMs, 5 + 0.12 * other.waitingPrefillMs!);
+      near(report.kappa, other.kappa, 0.03);
+      near(report.bytesPerToken!.mean, other.bytesPerToken!.mean, 0.01);
+      const [curve, otherCurve] = [report.prefillCost!, other.prefillCost!];
+      near(curve.linearMsPerToken, otherCurve.linearMsPerToken, 0.1 * otherCurve.linearMsPerToken);
+      const { replica } = world.engines[0]!;
+      const chunks = world.routers[0]!.target(replica)!.indexChunks;
+      near(chunks, twin.routers[0]!.target(replica)!.indexChunks, 2);
+      waited += other.waitingPrefillTokens! > 0 ? 1 : 0;
+    }
+    expect(waited).toBeGreaterThan(2);
+    // No calibration: the restarted agent took the curve from the router.
+    expect(world.agents[0]!.counts.get('engine_resumed')).toBe(1);
+  },
+);
 
 /** A prompt that extends nothing. */
 function question(id: number): RouteRequest {

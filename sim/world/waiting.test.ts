@@ -48,7 +48,8 @@ test('traffic that bypasses the routers shows as unattributed while it waits, an
   for (let index = 0; index < 30; index++) {
     engine.call({
       id: `foreign-${index}`,
-      tokenIds: segmentOf({ id: index, tokens: 3_000, bytesPerToken: 4, assistant: false }).tokenIds,
+      tokenIds: segmentOf({ id: index, tokens: 3_000, bytesPerToken: 4, assistant: false })
+        .tokenIds,
       answerIds: new Uint32Array(5),
       salt: 'f',
       firstToken: () => {},
