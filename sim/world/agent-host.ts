@@ -15,7 +15,8 @@ import type {
 import type { WorldContext } from './context.ts';
 import type { EngineHost } from './engine-host.ts';
 import { VirtualLink, type LinkTiming, type Wire } from './link.ts';
-import { describeMessage, type RouterHost } from './router-host.ts';
+import { describeAgentEffect, describeAgentEvent } from './narration.ts';
+import type { RouterHost } from './router-host.ts';
 import type { Planned } from './timeline.ts';
 
 export interface AgentHostOptions {
@@ -99,7 +100,7 @@ export class AgentHost {
     for (const effect of effects) this.#carryOut(effect);
     this.#arm();
     this.#context.handled(
-      `${this.name} ${describe(event)} → ${effects.map(describeEffect).join(' ')}`,
+      `${this.name} ${describeAgentEvent(event)} → ${effects.map(describeAgentEffect).join(' ')}`,
     );
   }
 
@@ -241,15 +242,4 @@ export class AgentHost {
       if (this.#starts === life) task();
     });
   }
-}
-
-function describe(event: AgentEvent): string {
-  if (event.kind === 'message') return `${event.link} ${describeMessage(event.message)}`;
-  if ('replica' in event) return `${event.kind} ${event.replica}`;
-  return 'link' in event ? `${event.kind} ${event.link}` : event.kind;
-}
-
-function describeEffect(effect: AgentEffect): string {
-  if (effect.kind === 'send') return describeMessage(effect.message);
-  return 'replica' in effect ? `${effect.kind} ${effect.replica}` : effect.kind;
 }

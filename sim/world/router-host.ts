@@ -18,6 +18,7 @@ import type {
 import type { WorldContext } from './context.ts';
 import type { EngineEnd, EngineHost } from './engine-host.ts';
 import type { VirtualLink } from './link.ts';
+import { describeRouterEffect, describeRouterEvent } from './narration.ts';
 import type { Planned } from './timeline.ts';
 
 /** What the engine is to compute for a request: routing never sees this. */
@@ -216,7 +217,7 @@ export class RouterHost {
     for (const effect of effects) this.#carryOut(effect);
     this.#arm();
     this.#context.handled(
-      `${this.name} ${describe(event)} → ${effects.map(describeEffect).join(' ')}`,
+      `${this.name} ${describeRouterEvent(event)} → ${effects.map(describeRouterEffect).join(' ')}`,
     );
   }
 
@@ -425,27 +426,4 @@ function endOf(result: AttemptResult, committed: boolean): RequestEnd | null {
   if (result.kind === 'clientError') return { kind: 'clientError', status: result.status };
   if (!committed) return null;
   return { kind: 'interrupted', cause: result.kind === 'serverFault' ? result.cause : result.kind };
-}
-
-function describe(event: RouterEvent): string {
-  if (event.kind === 'arrived') return `arrived ${event.request.id}`;
-  if (event.kind === 'message') return `${event.link} ${describeMessage(event.message)}`;
-  if ('lease' in event) return `${event.kind} ${event.lease}`;
-  return 'link' in event ? `${event.kind} ${event.link}` : event.kind;
-}
-
-export function describeMessage(message: AgentMessage | RouterMessage): string {
-  const { kind } = message;
-  if (kind === 'report') {
-    const { replica, seq, ackedSeq, waitingPrefillMs } = message.report;
-    return `report ${replica} ${seq} ${ackedSeq} ${waitingPrefillMs?.toFixed(6) ?? '?'}`;
-  }
-  return 'seq' in message ? `${kind} ${message.replica} ${message.seq}` : kind;
-}
-
-function describeEffect(effect: RouterEffect): string {
-  if (effect.kind === 'attempt')
-    return `attempt ${effect.attempt.lease} ${effect.attempt.target.replica}`;
-  if (effect.kind === 'send') return describeMessage(effect.message);
-  return effect.kind;
 }
