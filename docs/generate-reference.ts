@@ -31,13 +31,17 @@ ${metricsTable(AGENT_METRICS_PREFIX, AGENT_METRICS)}
 function metricsTable(prefix: string, definitions: readonly MetricDefinition[]): string {
   return table(
     ['metric', 'type', 'labels', 'what it is'],
-    definitions.map(({ name, type, labels, help }) => [
+    definitions.map(({ name, type, labels, values, help }) => [
       `\`${prefix}${name}\``,
       type,
-      labels.map((label) => `\`${label}\``).join(', '),
-      help,
+      code(labels),
+      values === undefined ? help : `${help} One of ${code(values)}.`,
     ]),
   );
+}
+
+function code(words: readonly string[]): string {
+  return words.map((word) => `\`${word}\``).join(', ');
 }
 
 export function headersPage(): string {

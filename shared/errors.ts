@@ -37,6 +37,12 @@ export const ERRORS = {
     retryable: false,
     level: 'info',
   },
+  headers_too_large: {
+    status: 431,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'info',
+  },
   unsupported_media_type: {
     status: 415,
     type: 'invalid_request_error',

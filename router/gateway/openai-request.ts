@@ -7,6 +7,7 @@ import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ChainSeed } from '../../shared/lib/chain-hash.ts';
 import { isObject, type Canonicaliser, type JsonObject, type PromptInput } from './canonical.ts';
 import { scanMembers, type MemberSpan } from './json-spans.ts';
+import { LimitError } from './read-body.ts';
 import { spliceMembers, type Edits, type Scanned } from './splice.ts';
 
 export type OpenAiRoute = 'chat' | 'completions';
@@ -70,7 +71,8 @@ export function parseOpenAiRequest(
 ): OpenAiRequest {
   const scan = scanMembers(bytes, context.jsonDepth);
   if (!scan.ok && scan.reason === 'too_deep') {
-    throw invalid(`The request's JSON is nested deeper than ${context.jsonDepth} levels.`);
+    const message = `The request's JSON is nested deeper than ${context.jsonDepth} levels.`;
+    throw new LimitError('json_depth', 'invalid_request', message);
   }
   const body = parseJson(bytes);
   if (!isObject(body)) throw invalid('The request body must be a JSON object.');

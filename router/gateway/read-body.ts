@@ -4,16 +4,17 @@
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { FleetError } from '../../shared/errors.ts';
+import { FleetError, type ErrorCode } from '../../shared/errors.ts';
+import type { LimitName } from '../../shared/model/limit.ts';
 import type { BodyHold } from './body-budget.ts';
 
 const JSON_TYPES = /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i;
 
 /** A failure that names the limit it met, so that it can be counted. */
 export class LimitError extends FleetError {
-  readonly limit: string;
+  readonly limit: LimitName;
 
-  constructor(limit: string, code: 'request_too_large' | 'saturated', message: string) {
+  constructor(limit: LimitName, code: ErrorCode, message: string) {
     super(code, message, code === 'saturated' ? { retryAfterS: 1 } : {});
     this.limit = limit;
   }

@@ -28,9 +28,19 @@ export function clientRoutes(
     {
       method: 'GET',
       path: '/v1/models',
-      handle: (call) => sendJson(call, { object: 'list', data: served().map(modelObject) }),
+      handle: (call) => {
+        sendJson(call, { object: 'list', data: served().map(modelObject) });
+        requests.answered(call);
+      },
     },
-    { method: 'GET', path: '/v1/models/', handle: (call) => oneModel(call, served()) },
+    {
+      method: 'GET',
+      path: '/v1/models/',
+      handle: (call) => {
+        oneModel(call, served());
+        requests.answered(call);
+      },
+    },
   ];
 }
 

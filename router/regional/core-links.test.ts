@@ -129,6 +129,24 @@ describe('a replica', () => {
     expect(stateOf(rig, 'a')).toBeUndefined();
   });
 
+  test('whose agent shut down is known to the next agent of the same engine', () => {
+    const rig = new CoreRig();
+    rig.ready('a', { kappa: 0.9 });
+    rig.holds('a', chainOf([1, 2, 3]));
+    const { kind, replica } = { kind: 'bye', replica: 'a' as ReplicaId } as const;
+    const message = { kind, replica, reason: 'shutdown' } as const;
+    rig.handle({ kind: 'message', link: 'a' as LinkId, message });
+    rig.unlink('a');
+    rig.pass(60_000);
+    const [welcome] = sentTo(rig.link('next', { replicas: ['a'] }), 'next');
+    expect(welcome).toMatchObject({
+      resume: [{ incarnation: 'a/1', kappa: 0.9, prefillCost: {}, runs: [{ depth: 0 }] }],
+    });
+    expect(refusalIn(rig.arrive())?.code).toBe('no_replica');
+    rig.report('a', {}, 'next');
+    expect(attemptsIn(rig.arrive())).toHaveLength(1);
+  });
+
   test('whose link is lost is stale and used for the grace, then out', () => {
     const rig = settled(['a', 'b', 'c', 'd']);
     rig.unlink('a');

@@ -14,6 +14,7 @@ import type {
   RequestId,
   RouterId,
 } from '../../shared/model/ids.ts';
+import type { LimitName } from '../../shared/model/limit.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
 import type { LeaseFacts } from '../../shared/protocol/messages.ts';
@@ -186,6 +187,8 @@ export class RegionalState {
   nowMs = 0;
   /** When time-driven changes were last looked for. */
   sweptMs = Number.NEGATIVE_INFINITY;
+  /** Evictions of the index that have been counted as limit hits. */
+  countedEvictions = 0;
   /** Of the event at hand. */
   effects: RouterEffect[] = [];
   /** Requests that this event has put in a queue. */
@@ -214,7 +217,7 @@ export class RegionalState {
     this.effects.push({ kind: 'log', level, code, fields });
   }
 
-  limit(limit: string): void {
+  limit(limit: LimitName): void {
     this.effects.push({ kind: 'limit', limit });
   }
 }

@@ -194,3 +194,13 @@ describe('a configuration that is swapped', () => {
     expect(attemptIn(rig.report('a', { prefillCost: PLAIN_CURVE })).lease).toBe('r1.1');
   });
 });
+
+test('a prefix index that has reached its budget says so', () => {
+  const rig = new CoreRig({ settings: { prefixIndexBytes: 65_536 } });
+  rig.ready('a');
+  const hit = { kind: 'limit', limit: 'prefix_index_bytes' };
+  const chain = (length: number) => chainOf(Array.from({ length }, (_, k) => k));
+  expect(rig.holds('a', chain(100))).not.toContainEqual(hit);
+  expect(rig.holds('a', chain(5_000), 1)).toContainEqual(hit);
+  expect(rig.report('a')).not.toContainEqual(hit);
+});

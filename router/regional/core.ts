@@ -45,6 +45,7 @@ export class RegionalCore {
       tellQueued(state, pool);
     }
     announceQueued(state);
+    this.#countEvictions();
     const { effects } = state;
     state.effects = [];
     return effects;
@@ -135,6 +136,13 @@ export class RegionalCore {
         state.draining = true;
         break;
     }
+  }
+
+  #countEvictions(): void {
+    const state = this.#state;
+    const { evictions } = state.index;
+    if (evictions > state.countedEvictions) state.limit('prefix_index_bytes');
+    state.countedEvictions = evictions;
   }
 
   #clientGone(id: RouteRequest['id']): void {

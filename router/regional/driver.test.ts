@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { RequestId } from '../../shared/model/ids.ts';
 import { CoreDriver, type CoreMachine } from './driver.ts';
+import type { LimitName } from '../../shared/model/limit.ts';
 import type { RouterEffect, RouterEvent } from './events.ts';
 
 const gone = (id: string): RouterEvent => ({ kind: 'clientGone', request: id as RequestId });
-const limit = (name: string): RouterEffect => ({ kind: 'limit', limit: name });
+const limit = (name: LimitName): RouterEffect => ({ kind: 'limit', limit: name });
 
 /** Virtual time: timers run when the test moves the clock. */
 class FakeTime {
@@ -55,16 +56,16 @@ describe('the driver', () => {
       handle(event) {
         const name = event.kind === 'clientGone' ? event.request : event.kind;
         order.push(`event ${name}`);
-        return name === 'a' ? [limit('1'), limit('2')] : [];
+        return name === 'a' ? [limit('queue'), limit('replicas')] : [];
       },
       nextWakeMs: () => null,
     };
     const { driver } = driven(core, (effect) => {
       order.push(`effect ${effect.kind === 'limit' ? effect.limit : ''}`);
-      if (effect.kind === 'limit' && effect.limit === '1') driver.post(gone('b'));
+      if (effect.kind === 'limit' && effect.limit === 'queue') driver.post(gone('b'));
     });
     driver.post(gone('a'));
-    expect(order).toEqual(['event a', 'effect 1', 'effect 2', 'event b']);
+    expect(order).toEqual(['event a', 'effect queue', 'effect replicas', 'event b']);
   });
 
   test('ticks when the core wants to wake, with one timer at a time', () => {
@@ -93,7 +94,7 @@ describe('the driver', () => {
     const core: CoreMachine = {
       handle(event) {
         if (event.kind === 'drain') throw new Error('core');
-        return [limit('x'), limit('y')];
+        return [limit('queue'), limit('replicas')];
       },
       nextWakeMs: () => null,
     };
@@ -101,12 +102,12 @@ describe('the driver', () => {
     const { driver, bugs } = driven(core, (effect) => {
       if (effect.kind !== 'limit') return;
       carried.push(effect.limit);
-      if (effect.limit === 'x') throw new Error('effect');
+      if (effect.limit === 'queue') throw new Error('effect');
     });
     driver.post({ kind: 'drain' });
     driver.post(gone('a'));
     expect(bugs.map((event) => event.kind)).toEqual(['drain', 'clientGone']);
-    expect(carried).toEqual(['x', 'y']);
+    expect(carried).toEqual(['queue', 'replicas']);
   });
 
   test('does nothing once it is stopped', () => {

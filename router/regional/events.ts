@@ -12,6 +12,7 @@ import type {
   Target,
 } from '../../shared/model/ids.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
+import type { LimitName } from '../../shared/model/limit.ts';
 import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import type {
@@ -155,7 +156,7 @@ export type RouterEffect =
   /** Ask the replica for a one-token generation; answered by `probed`. */
   | { readonly kind: 'probe'; readonly replica: ReplicaId; readonly url: string; readonly model: string }
   /** For metrics: a limit was reached. */
-  | { readonly kind: 'limit'; readonly limit: string }
+  | { readonly kind: 'limit'; readonly limit: LimitName }
   | {
       readonly kind: 'log';
       readonly level: LogLevel;

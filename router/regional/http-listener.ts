@@ -3,16 +3,17 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Duplex } from 'node:stream';
 import { FleetError } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
-import { errorAnswer, errorFacts } from '../gateway/error-envelope.ts';
+import { errorFacts } from '../gateway/error-envelope.ts';
 import { clientRequestId } from '../gateway/headers.ts';
 import { requestIdOf } from '../gateway/openai-request.ts';
 import { Reply } from '../gateway/reply.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
+import type { LimitName } from '../../shared/model/limit.ts';
+import { UnparsedRefusals } from './http-refusals.ts';
 import type { Listen } from './options.ts';
 
 export interface Call {
@@ -27,6 +28,7 @@ export interface Call {
 }
 
 export interface Route {
+  /** HEAD is answered as GET is, without the body. */
   readonly method: 'GET' | 'POST';
   /** Exact path, or a prefix when it ends in `/`. */
   readonly path: string;
@@ -53,8 +55,8 @@ export interface ListenerOptions {
   readonly leaving: () => boolean;
   /** A request ended without reaching a replica: for log and metrics. */
   readonly onRefused: (call: Call, error: unknown) => void;
-  /** A connection beyond the limit was dropped. */
-  readonly onDropped: () => void;
+  /** A limit was met outside of any request: a connection too many, a head too large, a request too slow. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 export interface HttpListener {
@@ -73,16 +75,25 @@ const HEAD_TIMEOUT_MS = 60_000;
 const LAST_WRITES_MS = 500;
 
 export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
+  const refusals = new UnparsedRefusals(options.onLimit);
+  const handle = (request: IncomingMessage, response: ServerResponse): void => {
+    refusals.parsed(request, response);
+    void serve(options, refusals, { request, response });
+  };
   const server = createServer(
     {
       connectionsCheckingInterval: 1_000,
       keepAliveTimeout: KEEP_ALIVE_MS,
       noDelay: true,
+      // Refused below, with the headers that every answer has.
+      requireHostHeader: false,
     },
-    (request, response) => void serve(options, request, response),
+    handle,
   );
-  server.on('clientError', refuseUnparsed);
-  server.on('drop', options.onDropped);
+  // An expectation that nobody knows is no reason to refuse.
+  server.on('checkExpectation', handle);
+  server.on('clientError', (error, socket) => refusals.refuse(error, socket));
+  server.on('drop', () => options.onLimit('connections'));
   applyLimits(server, options.limits);
   await listening(server, options.listen);
   return {
@@ -117,8 +128,8 @@ function applyLimits(server: Server, limits: ListenerLimits): void {
 
 async function serve(
   options: ListenerOptions,
-  request: IncomingMessage,
-  response: ServerResponse,
+  refusals: UnparsedRefusals,
+  { request, response }: { request: IncomingMessage; response: ServerResponse },
 ): Promise<void> {
   const call = callOf(options, request, response);
   if (options.leaving()) response.shouldKeepAlive = false;
@@ -126,7 +137,10 @@ async function serve(
   response.on('error', () => undefined);
   try {
     await findRoute(options.routes, call).handle(call);
-  } catch (error) {
+  } catch (cause) {
+    const error = refusals.cameTooLate(request)
+      ? new FleetError('request_timeout', 'The request did not arrive in time.', { cause })
+      : cause;
     if (!call.reply.ended) call.reply.fail(errorFacts(error));
     options.onRefused(call, error);
   }
@@ -155,41 +169,30 @@ function callOf(
 }
 
 function findRoute(routes: readonly Route[], call: Call): Route {
+  const { method, headers, httpVersion } = call.request;
+  if (headers.host === undefined && httpVersion === '1.1') {
+    throw new FleetError('invalid_request', 'The Host header is missing.');
+  }
   const onPath = routes.filter((route) =>
     route.path.endsWith('/') && route.path !== '/'
       ? call.path.startsWith(route.path)
       : call.path === route.path,
   );
-  const found = onPath.find((route) => route.method === call.request.method);
+  const found = onPath.find((route) => route.method === (method === 'HEAD' ? 'GET' : method));
   if (found !== undefined) return found;
   if (onPath.length === 0) {
     throw new FleetError('not_found', `There is no ${printable(call.path)} here.`);
   }
-  call.response.setHeader('allow', onPath.map((route) => route.method).join(', '));
-  throw new FleetError('method_not_allowed', `${call.path} does not take ${call.request.method}.`);
+  call.response.setHeader('allow', allowed(onPath));
+  throw new FleetError('method_not_allowed', `${call.path} does not take ${method}.`);
+}
+
+function allowed(routes: readonly Route[]): string {
+  return routes.map(({ method }) => (method === 'GET' ? 'GET, HEAD' : method)).join(', ');
 }
 
 function printable(path: string): string {
   return path.length > 80 ? `${path.slice(0, 80)}…` : path;
-}
-
-/** What the HTTP parser refuses has no request to answer: the envelope is written by hand. */
-function refuseUnparsed(error: Error, socket: Duplex): void {
-  if (!socket.writable) return void socket.destroy();
-  const code = (error as { code?: unknown }).code;
-  const answer =
-    code === 'ERR_HTTP_REQUEST_TIMEOUT'
-      ? errorAnswer({ code: 'request_timeout', message: 'The request did not arrive in time.' })
-      : errorAnswer({ code: 'invalid_request', message: 'The request is not valid HTTP.' });
-  const status = code === 'HPE_HEADER_OVERFLOW' ? 431 : answer.status;
-  const head = [
-    `HTTP/1.1 ${status} Refused`,
-    `x-request-id: ${requestIdOf(randomHex(12))}`,
-    `content-type: ${answer.contentType}`,
-    `content-length: ${answer.body.length}`,
-    'connection: close',
-  ].join('\r\n');
-  socket.end(`${head}\r\n\r\n${answer.body.toString()}`);
 }
 
 function listening(server: Server, listen: Listen): Promise<void> {

@@ -1,6 +1,9 @@
 // What a regional router measures. The table makes the instruments, `/metrics` and the reference page.
 
+import { SHED_REASONS } from '../../shared/model/decision.ts';
+import { LIMITS } from '../../shared/model/limit.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
+import { ABORT_STAGES } from './request-log.ts';
 
 export const METRICS_PREFIX = 'spillway_';
 
@@ -69,12 +72,14 @@ export const METRICS = [
     type: 'counter',
     help: 'Requests refused for want of capacity, by reason.',
     labels: ['reason'],
+    values: SHED_REASONS,
   },
   {
     name: 'client_aborts_total',
     type: 'counter',
     help: 'Clients that left before their answer was complete, by where the request was.',
     labels: ['stage'],
+    values: ABORT_STAGES,
   },
   {
     name: 'late_errors_total',
@@ -103,8 +108,9 @@ export const METRICS = [
   {
     name: 'limit_hits_total',
     type: 'counter',
-    help: 'Times that a configured limit was reached.',
+    help: 'Times that a limit was reached.',
     labels: ['limit'],
+    values: LIMITS,
   },
   {
     name: 'body_bytes',

@@ -20,10 +20,10 @@ import { Deadlines } from './deadlines.ts';
 import { engineOrder } from './engine-order.ts';
 import type { Attempt, RouteRequest, RouterEffect, RouterEvent } from './events.ts';
 import { Exchange, type ExchangeDeps } from './exchange.ts';
-import type { Call } from './http-listener.ts';
+import { routeLabel, type Call } from './http-listener.ts';
 import type { MetricName } from './metrics.ts';
 import type { PoolOptions, RouterReloadable } from './options.ts';
-import { logRequest, type RequestRecord } from './request-log.ts';
+import { answeredRecord, logRequest, type RequestRecord } from './request-log.ts';
 
 /** Everything before tenants exist belongs to this one. */
 const ONLY_TENANT = 'default';
@@ -113,6 +113,15 @@ export class RequestDesk {
       this.arriving -= 1;
       this.tellIdle();
     }
+  }
+
+  /** A request that needed no replica: counted and logged like any other. */
+  answered(call: Call): void {
+    const { runtime, metrics } = this.deps;
+    const route = routeLabel(call.path);
+    metrics.add('requests_total', { route, pool: 'none', outcome: 'complete' });
+    const durationMs = runtime.clock.nowMs() - call.arrivedMs;
+    logRequest(runtime.log, 'debug', answeredRecord(call, durationMs));
   }
 
   /** Reads a body as a generation request, for the router's own use; nothing stays held. */

@@ -16,6 +16,9 @@ export const OUTCOMES = [
 ] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
+/** Where a request was when its client left. */
+export const ABORT_STAGES = ['arriving', 'queued', 'waiting', 'streaming'] as const;
+
 /** Times in ms, sizes in tokens or bytes; null is unknown or did not come to it. */
 export interface RequestRecord {
   readonly id: string;
@@ -61,19 +64,37 @@ export function logRequest(log: Logger, level: LogLevel, record: RequestRecord):
   log[level](fields, 'request');
 }
 
+interface Asked {
+  readonly id: string;
+  readonly clientId: string | null;
+  readonly path: string;
+}
+
 /** The line of a request that ended before it was understood. */
 export function refusedRecord(
-  call: { readonly id: string; readonly clientId: string | null; readonly path: string },
+  call: Asked,
   end: { readonly outcome: Outcome; readonly code: ErrorCode; readonly durationMs: number },
 ): RequestRecord {
+  return { ...plainRecord(call, end), status: ERRORS[end.code].status, code: end.code };
+}
+
+/** The line of a request that the router answered by itself. */
+export function answeredRecord(call: Asked, durationMs: number): RequestRecord {
+  return { ...plainRecord(call, { outcome: 'complete', durationMs }), status: 200 };
+}
+
+function plainRecord(
+  call: Asked,
+  { outcome, durationMs }: { readonly outcome: Outcome; readonly durationMs: number },
+): RequestRecord {
+  const { id, clientId } = call;
+  const route = call.path.slice(0, 80);
   return {
-    id: call.id,
-    clientId: call.clientId,
-    route: call.path.slice(0, 80),
-    outcome: end.outcome,
-    status: ERRORS[end.code].status,
-    code: end.code,
-    durationMs: end.durationMs,
+    id,
+    clientId,
+    route,
+    outcome,
+    durationMs,
     attempts: 0,
     lateError: false,
     ...NOTHING_KNOWN,
@@ -81,6 +102,8 @@ export function refusedRecord(
 }
 
 const NOTHING_KNOWN = {
+  status: null,
+  code: null,
   cause: null,
   model: null,
   stream: null,

@@ -186,7 +186,7 @@ class RegionalRouter implements RunningRouter {
       routes,
       leaving: () => this.leaving,
       onRefused: (call, error) => this.shell.refused(call, error),
-      onDropped: () => this.metrics.add('limit_hits_total', { limit: 'connections' }),
+      onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
     });
     this.listeners.push(listener);
     return listener.port;

@@ -6,6 +6,13 @@ import type { Target } from './ids.ts';
 export const DECISION_KINDS = ['send', 'queue', 'shed', 'refuse'] as const;
 export type DecisionKind = (typeof DECISION_KINDS)[number];
 
+export const SHED_REASONS = [
+  'queue_full',
+  'queue_timeout',
+  'wait_limit',
+  'deadline_unreachable',
+] as const;
+
 export const DECISION_REASONS = [
   // send
   'prefix', // the least cost, and it holds more of the prompt than any other
@@ -17,11 +24,7 @@ export const DECISION_REASONS = [
   'all_full',
   'order', // others queue before it
   'no_capacity_yet', // nothing ready, pending capacity in sight
-  // shed
-  'queue_full',
-  'queue_timeout',
-  'wait_limit',
-  'deadline_unreachable',
+  ...SHED_REASONS,
   // refuse
   'unknown_model',
   'no_replica',

@@ -11,6 +11,8 @@ export interface MetricDefinition {
   /** One sentence, with the unit where the name has none. */
   readonly help: string;
   readonly labels: readonly string[];
+  /** All values of a counter's only label: rows that are there, at 0, from the start. */
+  readonly values?: readonly string[];
   /** Upper bounds of a histogram. */
   readonly buckets?: readonly number[];
 }
@@ -53,7 +55,7 @@ export function createMetrics<Name extends string>(
       labelNames: [...definition.labels],
       registers: [registry],
     };
-    if (definition.type === 'counter') counters.set(definition.name, new Counter(base));
+    if (definition.type === 'counter') counters.set(definition.name, counter(base, definition));
     else if (definition.type === 'gauge') gauges.set(definition.name, new Gauge(base));
     else {
       const buckets = [...(definition.buckets ?? [])];
@@ -80,6 +82,15 @@ export function createMetrics<Name extends string>(
     text: () => registry.metrics(),
     contentType: registry.contentType,
   };
+}
+
+function counter(
+  base: ConstructorParameters<typeof Counter>[0],
+  { labels, values = [] }: MetricDefinition,
+): Counter {
+  const made = new Counter(base);
+  for (const value of values) made.inc({ [labels[0] ?? '']: value }, 0);
+  return made;
 }
 
 function known<Instrument>(instruments: ReadonlyMap<string, Instrument>, name: string): Instrument {

@@ -553,13 +553,4 @@ describe('what cannot be routed', () => {
     abort.abort();
     await first;
   });
-
-  test('bytes that are no HTTP get an envelope too', async () => {
-    const harness = await gateway([]);
-    const socket = connect(Number(new URL(harness.url).port), '127.0.0.1');
-    socket.write('NONSENSE\r\n\r\n');
-    const [answer] = (await once(socket, 'data')) as [Buffer];
-    expect(answer.toString()).toContain('"error"');
-    expect(answer.toString()).toContain('x-request-id: req-');
-  });
 });

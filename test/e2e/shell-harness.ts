@@ -105,7 +105,7 @@ export async function startHarness(
     limits: { ...limits, connections: 10_000 },
     routes: clientRoutes(shell.requests, () => [{ id: 'm', maxModelLen: null }]),
     leaving: () => false,
-    onDropped: () => undefined,
+    onLimit: (limit) => metrics.add('limit_hits_total', { limit }),
     onRefused: (call, error) => shell.refused(call, error),
   });
   return {

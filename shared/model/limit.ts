@@ -1,0 +1,26 @@
+// What is bounded and counted when the bound is met: `spillway_limit_hits_total`, by these names as they stand.
+
+export const LIMITS = [
+  // at the door
+  'connections', // open connections of a listener
+  'header_bytes', // a request's headers
+  'request_timeout', // from a request's first byte to its last
+  'open_requests',
+  'body_bytes', // one request's body
+  'body_bytes_max', // all bodies in memory
+  'json_depth',
+  // on the way
+  'queue', // requests or bytes that wait
+  'retry_budget',
+  'client_stall', // a client that takes nothing of its answer
+  // what is remembered
+  'prefix_index_bytes',
+  'replicas',
+  'model_names', // names that a pool's replicas report
+  // what agents say
+  'prefix_gap', // deltas of a prefix index that do not follow each other
+  'foreign_report', // about a replica of another link
+  'pool_move', // a replica that changes its pool with requests open
+] as const;
+
+export type LimitName = (typeof LIMITS)[number];
