@@ -110,7 +110,7 @@ export const REGIONAL_DEFAULTS: RegionalSettings = {
   minReportIntervalMs: 50,
   maxAttempts: 3,
   retryBudgetRatio: 0.2,
-  retryBudgetMinPerS: 3,
+  retryBudgetMinPerS: 10,
   connectTimeoutMs: 2_000,
   firstTokenBaseMs: 4_000,
   firstTokenExtendWindowMs: 5_000,
