@@ -41,7 +41,7 @@ export interface PrefillKill {
 export async function killInPrefill(
   routerUrl: string,
   engines: readonly Engine[],
-  streamed: boolean,
+  { streamed, onKill }: { readonly streamed: boolean; readonly onKill: (victim: Engine) => void },
 ): Promise<PrefillKill> {
   const asked = askModel(clientFor(routerUrl), longPrompt(streamed ? 71 : 72), {
     maxTokens: 24,
@@ -51,6 +51,7 @@ export async function killInPrefill(
   const victim = await engineAtWork(engines);
   // Far enough in to be sure of the middle; the whole prefill takes about six seconds.
   await delay(1_500);
+  onKill(victim);
   victim.killCore();
   return { victim, answer: await asked };
 }
@@ -68,7 +69,7 @@ export interface StreamKill {
 /** Kills the core that writes a long answer; resolves with what the client saw. */
 export async function killInStream(
   routerUrl: string,
-  engineOf: (replica: string) => Engine,
+  victimOf: (replica: string) => Engine,
 ): Promise<StreamKill> {
   const tails: Promise<string>[] = [];
   const client = clientFor(routerUrl, async (url, init) => {
@@ -78,13 +79,13 @@ export async function killInStream(
     tails.push(lastOf(forUs));
     return new Response(forSdk, { status: answer.status, headers: answer.headers });
   });
-  const seen = await readUntilCut(client, engineOf);
+  const seen = await readUntilCut(client, victimOf);
   return { ...seen, tail: (await tails[0]) ?? '' };
 }
 
 async function readUntilCut(
   client: OpenAI,
-  engineOf: (replica: string) => Engine,
+  victimOf: (replica: string) => Engine,
 ): Promise<Omit<StreamKill, 'tail'>> {
   const seen = {
     replica: '',
@@ -105,7 +106,7 @@ async function readUntilCut(
     for await (const chunk of data) {
       seen.pieces += 1;
       seen.finishReason ??= chunk.choices[0]?.finish_reason ?? null;
-      if (seen.pieces === 20) engineOf(seen.replica).killCore();
+      if (seen.pieces === 20) victimOf(seen.replica).killCore();
     }
   } catch (error) {
     seen.error = error instanceof Error ? `${error.name}: ${error.message}` : String(error);

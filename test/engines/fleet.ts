@@ -68,8 +68,13 @@ export class Fleet {
 
   /** Null when it does not answer. */
   async view(): Promise<FleetView | null> {
-    const status = await this.#json('GET', '/status');
-    return status === null ? null : viewOf(status as RouterStatus);
+    const status = await this.status();
+    return status === null ? null : viewOf(status);
+  }
+
+  /** `/status` as it is; null when it does not answer. */
+  async status(): Promise<RouterStatus | null> {
+    return (await this.#json('GET', '/status')) as RouterStatus | null;
   }
 
   /** The router's answer to "where would this go?". */
@@ -119,7 +124,7 @@ export class Fleet {
   }
 }
 
-function viewOf(status: RouterStatus): FleetView {
+export function viewOf(status: RouterStatus): FleetView {
   const replicas = status.pools.flatMap((pool) =>
     pool.replicas.flatMap(({ id, targets }) =>
       targets.map((target) => ({

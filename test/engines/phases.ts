@@ -1,10 +1,13 @@
-// The phases that each replica goes through, as `/status` shows them over time.
+// The phases that each replica goes through, as `/status` shows them over time; a copy of it is kept each second, for
+// whoever asks later why a prediction was wrong.
 
+import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Fleet, ReplicaView } from './fleet.ts';
+import { viewOf, type Fleet, type ReplicaView } from './fleet.ts';
 
 /** ms between two looks: shorter than any phase that matters. */
 const LOOK_EVERY_MS = 200;
+const KEEP_EVERY_MS = 1_000;
 
 export interface PhaseStep {
   readonly phase: string;
@@ -14,13 +17,15 @@ export interface PhaseStep {
 
 export class PhaseWatch {
   readonly #fleet: Fleet;
+  readonly #keepPath: string;
   readonly #steps = new Map<string, PhaseStep[]>();
   readonly #startMs = performance.now();
   #latest: readonly ReplicaView[] = [];
   #on = true;
 
-  constructor(fleet: Fleet) {
+  constructor(fleet: Fleet, keepPath: string) {
     this.#fleet = fleet;
+    this.#keepPath = keepPath;
     void this.#look();
   }
 
@@ -43,9 +48,14 @@ export class PhaseWatch {
   }
 
   async #look(): Promise<void> {
+    let keptMs = -Infinity;
     while (this.#on) {
-      const view = await this.#fleet.view();
-      if (view !== null) this.#record(view.replicas);
+      const status = await this.#fleet.status();
+      if (status !== null) this.#record(viewOf(status).replicas);
+      if (status !== null && this.nowMs() - keptMs >= KEEP_EVERY_MS) {
+        keptMs = this.nowMs();
+        appendFileSync(this.#keepPath, `${JSON.stringify({ atMs: keptMs, status })}\n`);
+      }
       await sleep(LOOK_EVERY_MS);
     }
   }

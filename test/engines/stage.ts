@@ -43,7 +43,7 @@ export async function beginRun({ install, folder, verdict }: RunPlace): Promise<
     logPath: join(folder, 'spillway.log'),
   });
   await fleet.untilListening(20_000);
-  return { verdict, engines, fleet, watch: new PhaseWatch(fleet) };
+  return { verdict, engines, fleet, watch: new PhaseWatch(fleet, join(folder, 'status.jsonl')) };
 }
 
 export async function endRun(run: Run): Promise<void> {
@@ -79,12 +79,12 @@ export async function loadThroughFleet(
   });
 }
 
-function requestIdOf(turn: TurnRecord): string {
+export function requestIdOf(turn: Pick<TurnRecord, 'headers'>): string {
   return turn.headers['x-spillway-request-id'] ?? '';
 }
 
 /** The log is written behind the answers: waits a little for the last lines. */
-async function untilLogged(
+export async function untilLogged(
   run: Run,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, RequestLine>> {
