@@ -8,7 +8,8 @@ import type { ConversationPlan, Conversations, TurnPlan } from '../workloads/con
 import { chainOf, tokenIdsOf, type Segment } from '../workloads/synthetic-prompt.ts';
 import type { WorldContext } from './context.ts';
 import type { Recorder, RequestRow } from './recorder.ts';
-import type { RequestEnd, RouterHost } from './router-host.ts';
+import type { RequestEnd } from './attempts.ts';
+import type { RouterHost } from './router-host.ts';
 
 export interface ClientsOptions {
   readonly name: string;

@@ -1,7 +1,7 @@
 // What the clients of a world saw, one row a request, and the figures that policies are judged by.
 
 import type { Usage } from '../../shared/protocol/messages.ts';
-import type { RequestEnd } from './router-host.ts';
+import type { RequestEnd } from './attempts.ts';
 
 export interface RequestRow {
   readonly conversation: number;

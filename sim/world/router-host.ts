@@ -1,42 +1,31 @@
-// The shell of a regional router's core in virtual time: attempts become calls to simulated engines, their answers and
-// time-outs become events, links carry its messages.
+// The shell of a regional router's core in virtual time: requests and links become its events, its effects become
+// attempts and messages.
 //
 // Invariant, checked after every event: the core holds one lease for each attempt that this shell has open.
 
 import type { Random } from '../../shared/lib/random.ts';
-import type { LeaseId, LinkId, ReplicaId, RequestId, RouterId } from '../../shared/model/ids.ts';
-import type { AgentMessage, RouterMessage, Usage } from '../../shared/protocol/messages.ts';
+import type { LinkId, ReplicaId, RequestId, RouterId } from '../../shared/model/ids.ts';
+import type { AgentMessage, RouterMessage } from '../../shared/protocol/messages.ts';
 import { RegionalCore, type ReplicaStatus, type TargetStatus } from '../../router/regional/core.ts';
 import type {
   Attempt,
-  AttemptResult,
   RegionalCoreConfig,
   RouteRequest,
   RouterEffect,
   RouterEvent,
 } from '../../router/regional/events.ts';
+import {
+  Attempts,
+  requestEndOf,
+  type AttemptEnd,
+  type RequestEnd,
+  type RequestWork,
+} from './attempts.ts';
 import type { WorldContext } from './context.ts';
-import type { EngineEnd, EngineHost } from './engine-host.ts';
+import type { EngineHost } from './engine-host.ts';
 import type { VirtualLink } from './link.ts';
 import { describeRouterEffect, describeRouterEvent } from './narration.ts';
 import type { Planned } from './timeline.ts';
-
-/** What the engine is to compute for a request: routing never sees this. */
-export interface RequestWork {
-  readonly tokenIds: Uint32Array;
-  readonly answerIds: Uint32Array;
-  readonly salt: string;
-}
-
-export type RequestEnd =
-  | { readonly kind: 'complete'; readonly usage: Usage }
-  | { readonly kind: 'refused'; readonly code: string; readonly retryAfterMs: number | null }
-  /** After the first token: the client sees an error event. */
-  | { readonly kind: 'interrupted'; readonly cause: string }
-  | { readonly kind: 'clientError'; readonly status: number }
-  | { readonly kind: 'clientGone' }
-  /** The router itself went away. */
-  | { readonly kind: 'lost' };
 
 export interface RequestListener {
   attempt(attempt: Attempt): void;
@@ -61,15 +50,6 @@ interface OpenRequest {
   state: 'new' | 'queued' | 'attempt';
 }
 
-interface OpenAttempt {
-  readonly attempt: Attempt;
-  readonly open: OpenRequest;
-  readonly engine: EngineHost | null;
-  committed: boolean;
-  ended: boolean;
-  timer: Planned | null;
-}
-
 export class RouterHost {
   readonly name: string;
   core: RegionalCore | null = null;
@@ -78,7 +58,7 @@ export class RouterHost {
   readonly #links = new Map<LinkId, VirtualLink>();
   readonly #greeted = new Set<LinkId>();
   readonly #requests = new Map<RequestId, OpenRequest>();
-  readonly #attempts = new Map<LeaseId, OpenAttempt>();
+  readonly #attempts: Attempts;
   #wake: Planned | null = null;
   #starts = 0;
   /** What the core reported by name: limits reached and log codes. */
@@ -92,6 +72,14 @@ export class RouterHost {
     this.name = options.name;
     this.#options = options;
     this.#context = options.context;
+    this.#attempts = new Attempts({
+      context: options.context,
+      netMs: options.netMs,
+      engineAt: (url) => options.engineAt(url),
+      firstToken: (attempt) => this.#firstToken(attempt),
+      firstTokenLate: (lease) => this.#handle({ kind: 'firstTokenLate', lease }),
+      ended: (end) => this.#attemptEnded(end),
+    });
   }
 
   get up(): boolean {
@@ -100,10 +88,6 @@ export class RouterHost {
 
   get openRequests(): number {
     return this.#requests.size;
-  }
-
-  get openAttempts(): number {
-    return this.#attempts.size;
   }
 
   start(): void {
@@ -123,8 +107,7 @@ export class RouterHost {
   stop(): void {
     this.core = null;
     this.#context.timeline.cancel(this.#wake);
-    for (const open of this.#attempts.values()) this.#hangUp(open);
-    this.#attempts.clear();
+    this.#attempts.drop();
     for (const link of this.#links.values()) link.cut();
     this.#links.clear();
     this.#greeted.clear();
@@ -243,9 +226,9 @@ export class RouterHost {
           retryAfterMs: effect.retryAfterMs,
         });
       case 'abort':
-        return this.#abort(effect.lease, effect.reason);
+        return this.#attempts.abort(effect.lease, effect.reason);
       case 'extend':
-        return this.#armFirstToken(this.#attempts.get(effect.lease), effect.timeoutMs);
+        return this.#attempts.extend(effect.lease, effect.timeoutMs);
       case 'send':
         this.onSend?.(effect.link, effect.message);
         return this.#links.get(effect.link)?.fromRouter(effect.message);
@@ -269,111 +252,24 @@ export class RouterHost {
     if (open === undefined) throw new Error(`${attempt.lease}: an attempt for no request`);
     if (open.state === 'attempt') throw new Error(`${attempt.lease}: a second attempt at once`);
     open.state = 'attempt';
-    const engine = this.#options.engineAt(attempt.url);
-    const running: OpenAttempt = {
-      attempt,
-      open,
-      engine,
-      committed: false,
-      ended: false,
-      timer: null,
-    };
-    this.#attempts.set(attempt.lease, running);
     open.listener.attempt(attempt);
-    this.#armFirstToken(running, attempt.firstTokenTimeoutMs);
-    this.#later(() => this.#dial(running));
+    this.#attempts.begin(attempt, { work: open.work, streamed: open.request.stream });
   }
 
-  #dial(running: OpenAttempt): void {
-    if (running.ended) return;
-    const { attempt, open, engine } = running;
-    if (engine === null || engine.unreachable) {
-      const waitMs = engine === null ? 0 : attempt.connectTimeoutMs;
-      this.#context.timeline.after(waitMs, () =>
-        this.#end(running, { kind: 'connectFailed', detail: 'no connection' }),
-      );
-      return;
-    }
-    engine.call({
-      id: attempt.lease,
-      ...open.work,
-      firstToken: () => this.#later(() => this.#firstToken(running)),
-      end: (end) => this.#later(() => this.#end(running, this.#resultOf(running, end))),
-    });
+  #firstToken(attempt: Attempt): void {
+    this.#requests.get(attempt.request)?.listener.firstToken();
+    this.#handle({ kind: 'firstToken', lease: attempt.lease });
   }
 
-  #resultOf(running: OpenAttempt, end: EngineEnd): AttemptResult {
-    switch (end.kind) {
-      case 'complete':
-        return { kind: 'complete', usage: end.usage };
-      case 'refused':
-        return { kind: 'connectFailed', detail: 'refused' };
-      case 'clientError':
-        return { kind: 'clientError', status: end.status };
-      case 'failed':
-        return { kind: 'serverFault', cause: end.cause, detail: `by ${running.attempt.url}` };
-    }
-  }
-
-  #firstToken(running: OpenAttempt): void {
-    if (running.ended || !running.open.request.stream) return;
-    running.committed = true;
-    this.#armStall(running, running.attempt.stallTimeoutMs);
-    running.open.listener.firstToken();
-    this.#handle({ kind: 'firstToken', lease: running.attempt.lease });
-  }
-
-  #armFirstToken(running: OpenAttempt | undefined, timeoutMs: number): void {
-    if (running === undefined || running.committed) return;
-    this.#context.timeline.cancel(running.timer);
-    running.timer = this.#context.timeline.after(timeoutMs, () => {
-      this.#handle({ kind: 'firstTokenLate', lease: running.attempt.lease });
-    });
-  }
-
-  /** Looks at the engine's progress when the time-out could first have passed. */
-  #armStall(running: OpenAttempt, inMs: number): void {
-    this.#context.timeline.cancel(running.timer);
-    running.timer = this.#context.timeline.after(inMs, () => {
-      const { timeline } = this.#context;
-      const quietMs = timeline.nowMs - (running.engine?.lastTokenMs(running.attempt.lease) ?? 0);
-      const leftMs = running.attempt.stallTimeoutMs - quietMs;
-      if (leftMs > 0.001) this.#armStall(running, leftMs);
-      else this.#end(running, { kind: 'serverFault', cause: 'stall', detail: 'no token' });
-    });
-  }
-
-  #abort(lease: LeaseId, reason: 'client_gone' | 'first_token_timeout'): void {
-    const running = this.#attempts.get(lease);
-    if (running === undefined) throw new Error(`${lease}: an abort of nothing`);
-    const result: AttemptResult =
-      reason === 'client_gone'
-        ? { kind: 'clientGone' }
-        : { kind: 'serverFault', cause: 'first_token_timeout', detail: 'late' };
-    this.#context.timeline.after(0, () => this.#end(running, result));
-  }
-
-  /** The one place where an attempt ends. */
-  #end(running: OpenAttempt, result: AttemptResult): void {
-    if (running.ended) return;
-    if (result.kind !== 'complete') this.#hangUp(running);
-    running.ended = true;
-    this.#context.timeline.cancel(running.timer);
-    const { lease, request } = running.attempt;
-    this.#attempts.delete(lease);
-    const { committed, open } = running;
-    open.state = 'new';
+  #attemptEnded(ended: AttemptEnd): void {
+    const { lease, request } = ended.attempt;
+    const open = this.#requests.get(request);
+    if (open !== undefined) open.state = 'new';
+    const { result, committed } = ended;
     this.#handle({ kind: 'attemptEnded', lease, result, committed });
-    const end = endOf(result, committed);
+    const end = requestEndOf(ended);
     if (end === null) this.#assertPlaced(request);
     else this.#finish(request, end);
-  }
-
-  #hangUp(running: OpenAttempt): void {
-    running.ended = true;
-    this.#context.timeline.cancel(running.timer);
-    const { lease } = running.attempt;
-    this.#context.timeline.after(this.#options.netMs, () => running.engine?.abort(lease));
   }
 
   #queued(request: RequestId): void {
@@ -412,18 +308,4 @@ export class RouterHost {
       if (this.#starts === life) task();
     });
   }
-}
-
-/** How the request ends with this attempt; null where the core has to place it again. */
-function endOf(result: AttemptResult, committed: boolean): RequestEnd | null {
-  if (result.kind === 'complete') {
-    return {
-      kind: 'complete',
-      usage: result.usage ?? { promptTokens: 0, cachedTokens: null, completionTokens: 0 },
-    };
-  }
-  if (result.kind === 'clientGone') return { kind: 'clientGone' };
-  if (result.kind === 'clientError') return { kind: 'clientError', status: result.status };
-  if (!committed) return null;
-  return { kind: 'interrupted', cause: result.kind === 'serverFault' ? result.cause : result.kind };
 }
