@@ -89,6 +89,10 @@ describe('bad input', () => {
       ['router', '--set', 'router.routing.holdMs=0'],
       /--set router\.routing\.holdMs: must be at least 1 ms/,
     ],
+    [
+      ['up', '--engine', 'http://127.0.0.1:1', '--port', '0', '--set', 'router.clients.listen=1'],
+      /^spillway up: --set router\.clients\.listen: must be a string/,
+    ],
     [['router', '--set', 'pools.0.id=['], /--set pools\.0\.id: the value is not YAML/],
     [['router', '--set', 'pools.0.id=a b'], /--set pools\.0\.id: must be 1 to 200 printable/],
     [['router', '--set', 'router.rooting.holdMs=9'], /unknown key; did you mean "routing"/],

@@ -73,13 +73,13 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const apiKey = process.env['SPILLWAY_ENGINE_API_KEY'] ?? null;
   const survey = await surveyEngines({ urls, apiKey, timeoutMs: 5_000 });
   if (!survey.ok) throw new UsageError(survey.problems.join('\n'));
-  for (const line of describeSurvey(survey.engines)) console.log(line);
   const engines = survey.engines.map(({ url }) => ({ url }));
   const config = loadOrExplain(null, [
     ...upOverlays(listen, engines, apiKey),
     ...settingOverlays(command, SETTINGS),
     ...setOverlays(flags.set ?? []),
   ]);
+  for (const line of describeSurvey(survey.engines)) console.log(line);
   await serve(config, flags);
 }
 

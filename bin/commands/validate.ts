@@ -9,7 +9,7 @@ Environment variables that the file names must be set.
 
 Examples:
   $ spillway validate -f fleet.yaml
-  $ SPILLWAY_LINK_SECRET=x spillway validate -f docs/examples/one-region.yaml`;
+  $ SPILLWAY_LINK_SECRET=x ENGINE_KEY=y spillway validate -f docs/examples/one-region.yaml`;
 
 interface Flags {
   readonly file: string;

@@ -51,11 +51,12 @@ export function formatProblems(problems: readonly Problem[], source: Source): st
     .join('\n');
 }
 
+/** The one that decided: the innermost, and of those the one laid last. */
 function overlayAt(path: Path, overlays: readonly Overlay[]): Overlay | null {
   let best: Overlay | null = null;
   for (const overlay of overlays) {
     const inside = overlay.path.every((step, i) => path[i] === step);
-    if (inside && overlay.path.length > (best?.path.length ?? -1)) best = overlay;
+    if (inside && overlay.path.length >= (best?.path.length ?? 0)) best = overlay;
   }
   return best;
 }

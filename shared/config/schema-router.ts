@@ -247,7 +247,7 @@ export const routerSchema = z
       .prefault({})
       .meta({
         description:
-          '`/metrics`, `/status`, `/readyz`, explain, drain. `null` puts them on the client listener.',
+          '`/metrics`, `/status`, `/readyz`, explain. `null` puts them on the client listener.',
       }),
     addressProof: flag(
       true,

@@ -3,12 +3,11 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { buildProgram } from '../../bin/program.ts';
 import { parseListen } from '../../shared/config/address.ts';
 import { loadFleet } from '../../shared/config/load.ts';
+import { check, commandNamed } from './command-line.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -33,23 +32,6 @@ const compose = parse(read('docker-compose.yml'), { merge: true }) as Compose;
 const dockerfile = read('deploy/docker/Dockerfile');
 const exposed = /^EXPOSE (.*)$/m.exec(dockerfile)?.[1]?.split(' ') ?? [];
 const fleet = loadFleet(join(ROOT, 'deploy/docker/fleet.yaml'), { SPILLWAY_LINK_SECRET: 's' }, []);
-
-function commandNamed(name: string): Command {
-  const command = buildProgram().commands.find((candidate) => candidate.name() === name);
-  if (command === undefined) throw new Error(`there is no command ${name}`);
-  return command;
-}
-
-/** Parses as the command line would, without running anything. */
-function check(words: readonly string[]): Record<string, unknown> {
-  const [name, ...rest] = words;
-  const command = commandNamed(name ?? '');
-  command.exitOverride().configureOutput({ writeErr: () => undefined });
-  const { unknown, operands } = command.parseOptions([...rest]);
-  expect(unknown, `${words.join(' ')}: options that the command does not have`).toEqual([]);
-  expect(operands, `${words.join(' ')}: words that belong to no option`).toEqual([]);
-  return command.opts();
-}
 
 /** Secrets are read from the environment by every role and are no option. */
 const SECRETS = ['SPILLWAY_LINK_SECRET', 'SPILLWAY_ENGINE_API_KEY'];
