@@ -1,4 +1,7 @@
 // The report of one target: every figure dated, and named where it is derived. `null` is unknown.
+//
+// An engine that shows no load at all has an unknown one: what bypasses the routers could be anything, so what
+// waits there is not claimed to be the ledger's part of it.
 
 import type { AgentSettings } from '../shared/model/settings.ts';
 import { prefillMs } from '../shared/model/cost-curve.ts';
@@ -92,6 +95,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   const foreignMs = foreign === null ? 0 : foreign.waiting * prefillMs(curve, meanPrompt, 0);
   const open = target.ledger.openCount();
   const scrape = target.scrape?.rank ?? null;
+  const unread = scrape !== null && scrape.running === null && scrape.waiting === null;
   derived.push('waitingPrefillMs', 'waitingPrefillTokens', 'largestPrefillMs');
   derived.push('unattributedTokens', 'slotWaitMs', 'workingSetTokens', 'runningMax');
   let prefillTps = target.busy.tps();
@@ -101,8 +105,8 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   }
   return {
     prefillCost: target.knownCurve,
-    waitingPrefillMs: waiting.waitingMs + foreignMs,
-    waitingPrefillTokens: waiting.waitingTokens + (foreignTokens ?? 0),
+    waitingPrefillMs: unread ? null : waiting.waitingMs + foreignMs,
+    waitingPrefillTokens: unread ? null : waiting.waitingTokens + (foreignTokens ?? 0),
     unattributedTokens: foreignTokens,
     largestPrefillMs: waiting.largestMs,
     prefillTps,

@@ -425,6 +425,20 @@ describe('traffic that no router told of', () => {
   });
 });
 
+test('what waits in an engine that shows no load is unknown, not the ledger’s part of it', () => {
+  const { h, router } = ready();
+  router.sent('x', { uncachedTokens: 8_000, promptTokens: 8_000 });
+  h.advance(1_100);
+  expect(router.report().waitingPrefillMs).toBeGreaterThan(0);
+  h.engine.rank = { ...h.engine.rank, running: null, waiting: null };
+  h.advance(2_000);
+  expect(router.report()).toMatchObject({
+    waitingPrefillMs: null,
+    waitingPrefillTokens: null,
+    unattributedTokens: null,
+  });
+});
+
 describe('a restarted agent', () => {
   test.each([
     ['with a start time', 1_000],

@@ -173,6 +173,7 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
     newIncarnation(state, target, report.incarnation);
   }
   const before = target.report?.phase ?? null;
+  alarmUnknown(state, target, report);
   target.report = report;
   target.receivedMs = state.nowMs;
   target.released = { requests: 0, prefillMs: 0 };
@@ -190,6 +191,21 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
     const { phase, rank } = report;
     state.log('info', 'replica_phase', { replica: replica.id, rank, phase, before });
   }
+}
+
+/** Served with bounded concurrency from here on: somebody should know. */
+function alarmUnknown(state: RegionalState, target: TargetState, report: ReplicaReport): void {
+  const { replica, rank } = target;
+  const before = target.report;
+  const wasKnown = before === null || !isLoadUnknown(before);
+  if (isLoadUnknown(report) && wasKnown) {
+    state.log('warn', 'load_unknown', { replica: replica.id, rank });
+  }
+}
+
+function isLoadUnknown(report: ReplicaReport): boolean {
+  const { phase, waitingPrefillMs, waitingPrefillTokens } = report;
+  return phase === 'ready' && waitingPrefillMs === null && waitingPrefillTokens === null;
 }
 
 function newIncarnation(

@@ -149,10 +149,13 @@ describe('what is not known', () => {
     expect(attemptsIn(rig.arrive())[0]).toMatchObject({ target: { replica: 'a' }, prefillMs: 128 });
   });
 
-  test('of waiting work bounds concurrency, and is neither empty nor full', () => {
+  test('of waiting work bounds concurrency, is neither empty nor full, and raises an alarm', () => {
     const rig = new CoreRig({ settings: { unknownConcurrency: 2, holdMs: 1e6 } });
     const unknown = { waitingPrefillMs: null, waitingPrefillTokens: null, running: null };
-    rig.ready('a', unknown);
+    rig.link('a');
+    const alarm = { kind: 'log', level: 'warn', code: 'load_unknown' };
+    expect(rig.report('a', unknown)).toContainEqual(expect.objectContaining(alarm));
+    expect(rig.report('a', unknown)).not.toContainEqual(expect.objectContaining(alarm));
     expect(attemptIn(rig.arrive()).replica).toBe('a');
     expect(attemptIn(rig.arrive()).replica).toBe('a');
     expect(decisionIn(rig.arrive())).toBe('queue/all_full');
