@@ -1,5 +1,6 @@
 // Reads a request's body, plain or gzipped, within the limits. What is held is counted as it comes, so an
-// endless upload or a compressed bomb is refused at the limit, not after it.
+// endless upload or a compressed bomb is refused at the limit, not after it. What still comes of a refused body
+// is thrown away as it comes: a client that writes before it reads would never see its answer.
 
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
@@ -32,7 +33,20 @@ export async function readJsonBody(
   }
   const announced = Number(request.headers['content-length'] ?? 0);
   if (announced > bodyBytes) throw tooLarge(bodyBytes);
-  return collect(decoded(request), hold, bodyBytes);
+  const source = decoded(request);
+  try {
+    return await collect(source, hold, bodyBytes);
+  } finally {
+    if (!request.readableEnded) discard(request, source);
+  }
+}
+
+function discard(request: IncomingMessage, source: Readable): void {
+  if (source !== request) {
+    request.unpipe();
+    source.destroy();
+  }
+  request.resume();
 }
 
 function decoded(request: IncomingMessage): Readable {
@@ -55,13 +69,14 @@ function decoded(request: IncomingMessage): Readable {
 async function collect(source: Readable, hold: BodyHold, bodyBytes: number): Promise<Buffer> {
   const pieces: Buffer[] = [];
   try {
-    for await (const piece of source as AsyncIterable<Buffer>) {
-      const limit = hold.take(piece.length);
+    // An iterator of the stream's own would destroy it at the first refusal, and leave its connection stuck.
+    for await (const piece of source.iterator({ destroyOnReturn: false })) {
+      const limit = hold.take((piece as Buffer).length);
       if (limit === 'body_bytes') throw tooLarge(bodyBytes);
       if (limit !== null) {
         throw new LimitError(limit, 'saturated', 'The router holds too many request bodies.');
       }
-      pieces.push(piece);
+      pieces.push(piece as Buffer);
     }
   } catch (error) {
     if (error instanceof FleetError) throw error;

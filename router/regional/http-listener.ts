@@ -75,7 +75,7 @@ const HEAD_TIMEOUT_MS = 60_000;
 const LAST_WRITES_MS = 500;
 
 export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
-  const refusals = new UnparsedRefusals(options.onLimit);
+  const refusals = new UnparsedRefusals(options.onLimit, options.timers);
   const handle = (request: IncomingMessage, response: ServerResponse): void => {
     refusals.parsed(request, response);
     void serve(options, refusals, { request, response });

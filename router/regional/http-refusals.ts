@@ -1,13 +1,18 @@
 // What the HTTP parser refuses has no request to answer: the envelope is written by hand, with the headers that
 // every answer has. Where an answer is already under way, or nothing was ever sent, the connection just ends.
+// One that is answered ends a moment later whatever its client does: it may never read, and never close.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../shared/errors.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
+import type { Timers } from '../../shared/runtime/timers.ts';
 import { errorAnswer } from '../gateway/error-envelope.ts';
 import { requestIdOf } from '../gateway/openai-request.ts';
+
+/** ms for a client to take its refusal before its connection is destroyed. */
+const LINGER_MS = 1_000;
 
 interface Refusal {
   readonly code: ErrorCode;
@@ -35,11 +40,13 @@ const NOT_HTTP: Refusal = {
 
 export class UnparsedRefusals {
   private readonly onLimit: (limit: LimitName) => void;
+  private readonly timers: Timers;
   private readonly answers = new WeakMap<Duplex, ServerResponse>();
   private readonly timedOut = new WeakSet<Duplex>();
 
-  constructor(onLimit: (limit: LimitName) => void) {
+  constructor(onLimit: (limit: LimitName) => void, timers: Timers) {
     this.onLimit = onLimit;
+    this.timers = timers;
   }
 
   /** A request has been parsed; `response` is its answer. */
@@ -60,8 +67,12 @@ export class UnparsedRefusals {
     if (refusal.limit === 'request_timeout') this.timedOut.add(socket);
     const answer = this.answers.get(socket);
     const underWay = answer?.headersSent === true && !answer.writableFinished;
-    if (underWay || !socket.writable) return void socket.destroy();
+    // The rest of a body whose request has been answered already: there is nothing more to say.
+    const answered = answer?.writableFinished === true && !answer.req.complete;
+    if (underWay || answered || !socket.writable) return void socket.destroy();
     socket.end(written(refusal));
+    const cancel = this.timers.after(LINGER_MS, () => socket.destroy());
+    socket.once('close', cancel);
   }
 }
 

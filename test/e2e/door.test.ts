@@ -122,6 +122,38 @@ describe('a request', () => {
     expect(harness.shell.requests.openRequests).toBe(0);
   });
 
+  test('whose client neither reads nor closes costs no connection after its refusal', async () => {
+    const harness = await gateway([], { limits: { requestTimeoutMs: 100 } });
+    const socket = connect(Number(new URL(harness.url).port), '127.0.0.1');
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.on('error', () => undefined);
+    // Written now and then, never read: the end of the other side is not even noticed.
+    const writing = setInterval(() => socket.write('x: y\r\n'), 20);
+    socket.write('POST / HTTP/1.1\r\nhost: x\r\n');
+    await closed;
+    clearInterval(writing);
+    expect(await hits(harness, 'request_timeout')).toBe(1);
+  });
+
+  test('that is too large is refused to a client that writes all of it before it reads', async () => {
+    const harness = await gateway([], { limits: { bodyBytes: 100_000 } });
+    const head = [...HEAD.slice(0, 3), 'transfer-encoding: chunked', '', ''].join('\r\n');
+    const { socket, received } = rawly(harness, head);
+    socket.pause();
+    const piece = `10000\r\n${' '.repeat(0x10000)}\r\n`;
+    for (let sent = 0; sent < 300; sent += 1) {
+      if (!socket.write(piece)) await once(socket, 'drain');
+    }
+    socket.resume();
+    socket.write('0\r\n\r\n');
+    await until(() => received().includes('request_too_large'));
+    expect(await hits(harness, 'body_bytes')).toBe(1);
+    socket.write('GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n');
+    await until(() => received().includes('HTTP/1.1 200'));
+    socket.destroy();
+    expect(harness.shell.requests.budget.heldBytes).toBe(0);
+  });
+
   test('that is nested too deeply is refused and counted', async () => {
     const harness = await gateway();
     const answer = await post(harness, `{"model":"m","messages":${'['.repeat(100)}`);
