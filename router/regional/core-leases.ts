@@ -42,6 +42,7 @@ export function openAttempt(
   state.leases.set(lease.id, lease);
   request.lease = lease;
   target.leases.set(lease.id, lease);
+  target.attempts += 1;
   target.unacked.add(lease);
   add(target.unackedSums, lease.sums);
   add(target.openSums, lease.sums);

@@ -106,6 +106,8 @@ export interface TargetState {
   /** No report has acknowledged that snapshot yet. */
   unconfirmed: boolean;
   readonly leases: Map<LeaseId, LeaseState>;
+  /** Leases ever opened. */
+  attempts: number;
   /** Open leases whose `sent` no report includes, in order of sending. */
   readonly unacked: Set<LeaseState>;
   /** Prefill of those of `unacked` that are not past it. */

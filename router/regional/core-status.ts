@@ -18,6 +18,8 @@ export interface TargetStatus {
   /** Age of the engine's own figures. */
   readonly scrapeAgeMs: number | null;
   readonly leases: number;
+  /** Attempts that this router has ever sent there. */
+  readonly attempts: number;
   /** Sent since the last report, on top of its figures. */
   readonly unacked: {
     readonly requests: number;
@@ -131,6 +133,7 @@ function targetStatus(state: RegionalState, target: TargetState, nowMs: number):
     reportAgeMs,
     scrapeAgeMs: scrapeAgoMs === null || reportAgeMs === null ? null : scrapeAgoMs + reportAgeMs,
     leases: target.leases.size,
+    attempts: target.attempts,
     unacked: {
       requests: target.unacked.size,
       uncachedTokens: target.unackedSums.uncached,

@@ -97,6 +97,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     seq: 0,
     unconfirmed: true,
     leases: new Map(),
+    attempts: 0,
     unacked: new Set(),
     unackedSums: emptySums(),
     openSums: emptySums(),

@@ -1,4 +1,6 @@
-// Gauges are read from the core's status when somebody looks, not kept up to date all the time.
+// Gauges are read from the core's status when somebody looks, not kept up to date all the time. Of a replica that is
+// out (its reports stopped, nobody is sent there) only the age of the last report is shown: figures that have no
+// future would be summed up as capacity.
 
 import { PHASES } from '../../shared/model/phase.ts';
 import type { GaugeRow, Metrics } from '../../shared/runtime/metrics.ts';
@@ -37,6 +39,7 @@ function setReplicaGauges(metrics: Metrics<MetricName>, rows: readonly Row[]): v
   replace('report_age_seconds', ({ reportAgeMs }) =>
     reportAgeMs === null ? null : reportAgeMs / 1_000,
   );
+  replace('replica_attempts_total', ({ attempts }) => attempts);
   replace('replica_waiting_prefill_tokens', ({ report }) => report?.waitingPrefillTokens ?? null);
   replace('replica_prefill_tokens_per_second', ({ report }) => report?.prefillTps ?? null);
   replace('replica_preemptions_total', ({ report }) => report?.preemptionsTotal ?? null);
@@ -57,7 +60,7 @@ function rowsOf(status: RouterStatus): Row[] {
     pool.replicas.flatMap((replica) =>
       replica.targets.map((target) => ({
         labels: { pool: pool.id, replica: replica.id, rank: String(target.rank) },
-        target,
+        target: replica.link === 'out' ? { ...target, phase: null, report: null } : target,
       })),
     ),
   );

@@ -151,8 +151,14 @@ export const METRICS = [
   {
     name: 'replica_phase',
     type: 'gauge',
-    help: '1 for the phase that the replica is in.',
+    help: '1 for the phase that the replica is in. Absent, as all its own figures, while it is out: its last report is history.',
     labels: [...REPLICA, 'phase'],
+  },
+  {
+    name: 'replica_attempts_total',
+    type: 'counter',
+    help: 'Attempts that this router has sent to the replica: how the pool shares its work.',
+    labels: REPLICA,
   },
   {
     name: 'replica_waiting_prefill_tokens',
