@@ -5,6 +5,7 @@ import type { RequestId } from '../../shared/model/ids.ts';
 import { FleetError } from '../../shared/errors.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ChainSeed } from '../../shared/lib/chain-hash.ts';
+import { MAX_CHAINS } from '../../shared/protocol/limits.ts';
 import { isObject, type Canonicaliser, type JsonObject, type PromptInput } from './canonical.ts';
 import { scanMembers, type MemberSpan } from './json-spans.ts';
 import { LimitError } from './read-body.ts';
@@ -208,6 +209,11 @@ function readPromptList(value: unknown): PromptInput[] {
   if (typeof value === 'string') return [value];
   if (Array.isArray(value)) {
     if (value.length === 0 || isTokenIds(value)) return [value as number[]];
+    // Each is hashed, weighed against every replica and told to its agent.
+    if (value.length > MAX_CHAINS) {
+      const message = `'prompt' has more than ${MAX_CHAINS} elements.`;
+      throw new LimitError('prompts', 'invalid_request', message);
+    }
     if (value.every((item) => typeof item === 'string')) return value as string[];
     if (value.every(isTokenIds)) return value as number[][];
   }

@@ -154,7 +154,7 @@ function callOf(
   const arrivedMs = options.clock.nowMs();
   const id = requestIdOf(randomHex(12));
   const clientId = clientRequestId(request.headers['x-request-id']);
-  const [path = '/', query = ''] = (request.url ?? '/').split('?', 2);
+  const [path = '/', query = ''] = targetOf(request.url ?? '/').split('?', 2);
   const own = { 'x-request-id': clientId ?? id, 'x-spillway-request-id': id };
   return {
     id,
@@ -166,6 +166,14 @@ function callOf(
     query: new URLSearchParams(query),
     arrivedMs,
   };
+}
+
+/** Clients behind a proxy setting name the whole URL; whose host it names is not asked. */
+function targetOf(url: string): string {
+  const absolute = /^https?:\/\/[^/?]*/i.exec(url);
+  if (absolute === null) return url;
+  const rest = url.slice(absolute[0].length);
+  return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
 function findRoute(routes: readonly Route[], call: Call): Route {

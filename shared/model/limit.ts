@@ -9,6 +9,7 @@ export const LIMITS = [
   'body_bytes', // one request's body
   'body_bytes_max', // all bodies in memory
   'json_depth',
+  'prompts', // elements of a request's prompt list
   // on the way
   'queue', // requests or bytes that wait
   'retry_budget',

@@ -161,6 +161,28 @@ describe('a request', () => {
     expect(await hits(harness, 'json_depth')).toBe(1);
   });
 
+  test('with a prompt of too many elements is refused and counted', async () => {
+    const harness = await gateway();
+    const answer = await request(`${harness.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'm', prompt: Array.from({ length: 4_097 }, () => 'a') }),
+    });
+    expect(answer.statusCode).toBe(400);
+    expect(await answer.body.text()).toContain('4096');
+    expect(await hits(harness, 'prompts')).toBe(1);
+  });
+
+  test.each(['http://x/v1/models', 'HTTP://x:80/v1/models?a=http://y'])(
+    'for %s, as clients of a proxy write it, is served',
+    async (target) => {
+      const harness = await gateway();
+      const { socket, received } = rawly(harness, `GET ${target} HTTP/1.1\r\nhost: x\r\n\r\n`);
+      await until(() => received().includes('"data"'));
+      socket.destroy();
+    },
+  );
+
   test('with an expectation that nobody knows is served', async () => {
     const harness = await gateway();
     const text = 'GET /v1/models HTTP/1.1\r\nhost: x\r\nexpect: wonders\r\n\r\n';
