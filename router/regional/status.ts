@@ -57,12 +57,17 @@ export function statusText(status: RouterStatus): string {
     `${router.software}, region ${router.region}: ${state}, up ${router.upForS} s, ` +
       `${status.links} links, ${status.openRequests} open requests`,
   ];
-  if (status.config !== null && !status.config.lastReloadOk) {
-    lines.push(`configuration refused, generation ${status.config.generation} stays:`);
-    lines.push(`  ${status.config.lastError ?? ''}`);
-  }
+  if (status.config !== null) lines.push(...configLines(status.config));
   for (const pool of status.pools) lines.push('', ...poolLines(pool));
   return `${lines.join('\n')}\n`;
+}
+
+/** Only what somebody has to do something about. */
+function configLines({ generation, lastReloadOk, lastError, restartFields }: ConfigView): string[] {
+  const problems = (lastError ?? '').split('\n').map((line) => `  ${line}`);
+  const refused = [`configuration refused, generation ${generation} stays:`, ...problems];
+  const waits = [`these fields wait for a restart: ${restartFields.join(', ')}`];
+  return [...(lastReloadOk ? [] : refused), ...(restartFields.length === 0 ? [] : waits)];
 }
 
 function poolLines(pool: PoolStatus): string[] {

@@ -1,0 +1,54 @@
+import { describe, expect, test } from 'vitest';
+import type { ConfigView } from '../../shared/config/state.ts';
+import { CoreRig } from './core.harness.ts';
+import { readinessOf, readinessText, statusText } from './status.ts';
+
+function textWith(config: Partial<ConfigView> | null): string {
+  const rig = new CoreRig();
+  rig.ready('a', { kvUsageRatio: null, prefillTps: null, running: 3 });
+  const view = { generation: 4, lastReloadOk: true, lastError: null, restartFields: [], ...config };
+  return statusText({
+    router: { id: 'r', region: 'fra', software: 'spillway/1', upForS: 7 },
+    ready: true,
+    config: config === null ? null : view,
+    bodyBytes: 0,
+    ...rig.core.status(rig.nowMs),
+  });
+}
+
+describe('the status for people', () => {
+  test('says nothing of a configuration that is in order', () => {
+    expect(textWith(null)).toBe(textWith({}));
+    expect(textWith({})).not.toContain('configuration');
+  });
+
+  test('says which generation stays, and every problem of the one that was refused', () => {
+    const text = textWith({ lastReloadOk: false, lastError: 'f.yaml:1:1: x\nf.yaml:2:1: y' });
+    expect(text).toContain(
+      'configuration refused, generation 4 stays:\n  f.yaml:1:1: x\n  f.yaml:2:1: y\n',
+    );
+  });
+
+  test('names the fields that wait for a restart', () => {
+    const text = textWith({ restartFields: ['region', 'router.links.listen'] });
+    expect(text).toContain('these fields wait for a restart: region, router.links.listen\n');
+  });
+
+  test('shows an unknown figure as unknown', () => {
+    expect(textWith(null)).toMatch(/a +ready: 0 ours, running 3 of \?, .* KV \?, \? tokens\/s/);
+  });
+});
+
+describe('readiness', () => {
+  test('is a live report of a ready replica, and no leaving', () => {
+    const rig = new CoreRig();
+    const now = () => rig.core.status(rig.nowMs);
+    expect(readinessOf(now(), false).ready).toBe(false);
+    rig.link('a');
+    rig.report('a', { phase: 'loading' });
+    expect(readinessOf(now(), false).ready).toBe(false);
+    rig.report('a');
+    expect(readinessOf(now(), false).ready).toBe(true);
+    expect(readinessText(readinessOf(now(), true))).toContain('[-] accepting: draining');
+  });
+});
