@@ -79,7 +79,8 @@ class RegionalRouter implements RunningRouter {
   private readonly startedMs: number;
   private leaving = false;
 
-  constructor(options: RouterOptions, runtime: RoleRuntime, canonicaliser: Canonicaliser) {
+  constructor(options: RouterOptions, outer: RoleRuntime, canonicaliser: Canonicaliser) {
+    const runtime = { ...outer, log: outer.log.child({ region: options.region }) };
     const { clock, random, timers } = runtime;
     this.options = options;
     this.runtime = runtime;
@@ -115,7 +116,7 @@ class RegionalRouter implements RunningRouter {
     const routes = options.admin === null ? [...client, ...admin] : client;
     this.clientsPort = await this.listenOn(options.clients, routes);
     const { clientsPort, linksPort, adminPort } = this;
-    const fields = { region: options.region, clientsPort, linksPort, adminPort };
+    const fields = { clientsPort, linksPort, adminPort };
     this.runtime.log.info(fields, 'router listening');
   }
 

@@ -106,6 +106,14 @@ describe('a region', () => {
 
     const { data, response } = await ask(running).withResponse();
     expect(data.choices[0]?.message.content).not.toBe('');
+    await until(() => lines.some((line) => line['outcome'] === 'complete'));
+    const line = lines.find(({ outcome }) => outcome === 'complete');
+    expect(line).toMatchObject({
+      region: 'test',
+      pool: 'default',
+      model: 'sim-model',
+      attempts: 1,
+    });
     const known = new Set<string>(RESPONSE_HEADERS.map(({ name }) => name));
     const ours = [...response.headers.keys()].filter((name) => name.startsWith('x-'));
     for (const name of ours) expect(known).toContain(name);
