@@ -88,6 +88,11 @@ export class Reply {
     return this.response.write(piece);
   }
 
+  /** All that was written has gone out. */
+  get flushed(): boolean {
+    return this.response.writableLength === 0;
+  }
+
   end(): void {
     if (this.over) return;
     this.over = true;

@@ -102,6 +102,11 @@ export class Upstream implements Dispatcher.DispatchHandler {
     this.end(result);
   }
 
+  /** `[DONE]` has been passed on: the answer lacks nothing but the end of its body. */
+  get whole(): boolean {
+    return this.phase === 'streaming' && this.committedAt !== null && this.scan.done;
+  }
+
   /** The client has taken what it was given. */
   resume(): void {
     if (this.phase === 'over' || this.controller?.paused !== true) return;

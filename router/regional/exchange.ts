@@ -148,6 +148,8 @@ export class Exchange implements UpstreamOwner {
 
   clientGone(): void {
     if (this.closed || this.gone) return;
+    // SDKs close at `[DONE]`, often before the body has ended: they have their whole answer.
+    if (this.upstream?.whole === true && this.reply.flushed) return;
     this.gone = true;
     const stage =
       this.committedHead !== null ? 'streaming' : this.upstream !== null ? 'waiting' : 'queued';
