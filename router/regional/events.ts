@@ -154,7 +154,12 @@ export type RouterEffect =
   | { readonly kind: 'send'; readonly link: LinkId; readonly message: RouterMessage }
   | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
   /** Ask the replica for a one-token generation; answered by `probed`. */
-  | { readonly kind: 'probe'; readonly replica: ReplicaId; readonly url: string; readonly model: string }
+  | {
+      readonly kind: 'probe';
+      readonly replica: ReplicaId;
+      readonly url: string;
+      readonly model: string;
+    }
   /** For metrics: a limit was reached. */
   | { readonly kind: 'limit'; readonly limit: LimitName }
   | {
