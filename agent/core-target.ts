@@ -118,10 +118,9 @@ export class TargetState {
     this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
     this.foreignCounted = null;
     this.foreign.scraped({ atMs: sentMs, running: rank.running, waiting: rank.waiting });
-    const moment = this.history.momentAt(sentMs);
-    const decoding = moment.open - moment.withoutFirstToken;
     const { running, waiting, kvUsageRatio } = rank;
-    this.slots.scraped({ running, waiting, kvUsageRatio, decoding }, nowMs);
+    const firstTokensTotal = rank.firstTokensTotal ?? rank.promptTokensTotal;
+    this.slots.scraped({ running, waiting, kvUsageRatio, firstTokensTotal }, nowMs);
     this.correctUnstreamed(rank.firstTokensTotal, sentMs);
     this.kv.fit(nowMs);
     this.version += 1;
@@ -348,6 +347,6 @@ export class TargetState {
 
   /** Slots, KV room or foreign work, not only our own prefill, decide when a first token comes. */
   private isLimited(): boolean {
-    return this.hasForeign() || this.slots.slotWaitMs(this.ledger.openCount(), this.nowMs) !== 0;
+    return this.hasForeign() || this.slots.limits(this.ledger.openCount(), this.nowMs);
   }
 }

@@ -1,49 +1,67 @@
 import { describe, expect, test } from 'vitest';
-import { SlotEstimate } from './slots.ts';
+import { SlotEstimate, type SlotScrape } from './slots.ts';
 
-const full = { running: 8, waiting: 5, kvUsageRatio: 0.4, decoding: 8 };
+function full(firstTokensTotal: number, changes: Partial<SlotScrape> = {}): SlotScrape {
+  return { running: 8, waiting: 5, kvUsageRatio: 0.4, firstTokensTotal, ...changes };
+}
+
+/** A slot count learned at 2,000 ms. */
+function learned(): SlotEstimate {
+  const slots = new SlotEstimate(null);
+  for (let i = 0; i < 3; i += 1) slots.scraped(full(i), i * 1_000);
+  return slots;
+}
 
 describe('batch slots', () => {
-  test('are what runs while others wait and none is in prefill, seen twice', () => {
+  test('are the plateau of what runs while others wait, seen three times with first tokens between', () => {
     const slots = new SlotEstimate(null);
-    slots.scraped(full, 0);
-    expect(slots.runningMax(0)).toBeNull();
-    slots.scraped(full, 1_000);
-    expect(slots.runningMax(1_000)).toBe(8);
+    slots.scraped(full(10), 0);
+    slots.scraped(full(12), 1_000);
+    expect(slots.runningMax(1_000)).toBeNull();
+    slots.scraped(full(13), 2_000);
+    expect(slots.runningMax(2_000)).toBe(8);
+  });
+
+  test('show also where prefills keep some scrapes below the plateau', () => {
+    const slots = new SlotEstimate(null);
+    for (let i = 0; i < 12; i += 1) {
+      slots.scraped(full(i, { running: i % 4 === 0 ? 8 : 7 }), i * 1_000);
+    }
+    expect(slots.runningMax(12_000)).toBe(8);
   });
 
   test.each([
-    ['while one is in prefill', { ...full, decoding: 7 }],
-    ['while nothing waits', { ...full, waiting: 0 }],
-    ['while KV room is the limit', { ...full, kvUsageRatio: 0.95 }],
-    ['from absent gauges', { ...full, running: null }],
-  ])('are not learned %s', (_, scrape) => {
+    ['while one long prompt is prefilled', () => full(10, { running: 1 })],
+    ['while ever more run', (i: number) => full(i, { running: i + 1 })],
+    ['while nothing waits', (i: number) => full(i, { waiting: 0 })],
+    ['while KV room is the limit', (i: number) => full(i, { kvUsageRatio: 0.95 })],
+    ['from absent gauges', (i: number) => full(i, { running: null })],
+  ])('are not learned %s', (_, scrapeAt) => {
     const slots = new SlotEstimate(null);
-    for (let i = 0; i < 5; i += 1) slots.scraped(scrape, i * 1_000);
-    expect(slots.runningMax(5_000)).toBeNull();
+    for (let i = 0; i < 20; i += 1) slots.scraped(scrapeAt(i), i * 1_000);
+    expect(slots.runningMax(20_000)).toBeNull();
   });
 
-  test('that more than the learned number run corrects it', () => {
-    const slots = new SlotEstimate(null);
-    slots.scraped(full, 0);
-    slots.scraped(full, 1_000);
-    slots.scraped({ running: 12, waiting: 0, kvUsageRatio: 0.4, decoding: 12 }, 2_000);
-    expect(slots.runningMax(2_000)).toBe(12);
+  test('not proven for a while are reported one higher, and that request proves them anew', () => {
+    const slots = learned();
+    expect(slots.runningMax(12_000)).toBe(8);
+    expect(slots.runningMax(12_001)).toBe(9);
+    slots.scraped(full(99, { waiting: 1 }), 13_000);
+    expect(slots.runningMax(13_000)).toBe(8);
   });
 
-  test('are forgotten when nothing proves them any more', () => {
-    const slots = new SlotEstimate(null);
-    slots.scraped(full, 0);
-    slots.scraped(full, 1_000);
-    expect(slots.runningMax(121_000)).toBe(8);
-    expect(slots.runningMax(121_001)).toBeNull();
+  test('learned too low grow as soon as more run', () => {
+    const slots = learned();
+    slots.scraped({ running: 9, waiting: 0, kvUsageRatio: 0.4, firstTokensTotal: 99 }, 13_000);
+    expect(slots.runningMax(13_000)).toBe(10);
+    slots.scraped({ running: 10, waiting: 0, kvUsageRatio: 0.4, firstTokensTotal: 99 }, 14_000);
+    expect(slots.runningMax(14_000)).toBe(11);
   });
 
   test('known to the operator are not learned', () => {
     const slots = new SlotEstimate(16);
-    slots.scraped(full, 0);
-    slots.scraped(full, 1_000);
-    expect(slots.runningMax(1_000)).toBe(16);
+    for (let i = 0; i < 5; i += 1) slots.scraped(full(i), i * 1_000);
+    expect(slots.runningMax(5_000)).toBe(16);
   });
 });
 
@@ -62,5 +80,14 @@ describe('the wait for a slot', () => {
     for (let i = 0; i <= 10; i += 1) slots.ended(10, i * 200);
     expect(slots.slotWaitMs(8, 2_000)).toBeCloseTo(200);
     expect(slots.slotWaitMs(10, 2_000)).toBeCloseTo(600);
+  });
+
+  test('concerns those inside only when there are more than slots', () => {
+    const slots = new SlotEstimate(8);
+    expect(slots.limits(8, 0)).toBe(false);
+    expect(slots.limits(9, 0)).toBe(true);
+    const kv = new SlotEstimate(null);
+    kv.scraped(full(1, { kvUsageRatio: 0.97 }), 0);
+    expect(kv.limits(3, 0)).toBe(true);
   });
 });

@@ -1,12 +1,20 @@
 // Batch slots: how many an engine has, and how long the next one takes, where slots or KV room are the limit.
+// No vLLM names the number, so it is learned.
 //
-// An engine is at its limit when requests wait in it although none is in prefill: every running one has shown
-// its first token. With KV room left that is the number of slots. Seen on two scrapes in a row it counts, and
-// for `HOLD_MS`: a limit learned too low would otherwise confirm itself, since routers respect it.
+// A limit shows as a plateau: requests wait in the engine with KV room left, and as many run as ever did. A step
+// whose budget goes to one long prompt looks the same for a while, so a plateau counts only when it is seen on
+// `PLATEAU_SCRAPES` scrapes with first tokens between each two of them.
+//
+// Routers respect the limit, so one learned too low would never be contradicted. What has not shown for
+// `RETRY_MS` is therefore reported one higher: that request either waits, which is proof anew, or runs, and the
+// limit grows with it.
 //
 //   slotWaitMs = (open − slots + 1) ÷ completions per ms, when all slots are taken; else 0
 
-const HOLD_MS = 120_000;
+const PLATEAU_SCRAPES = 3;
+const RETRY_MS = 10_000;
+/** As many as ever ran means within this time, ms: engines are reconfigured, loads change. */
+const PEAK_MS = 120_000;
 const KV_FULL = 0.9;
 const SMOOTHING = 0.1;
 
@@ -14,8 +22,8 @@ export interface SlotScrape {
   readonly running: number | null;
   readonly waiting: number | null;
   readonly kvUsageRatio: number | null;
-  /** Open requests past their prefill, by the ledger at the time of the scrape. */
-  readonly decoding: number;
+  /** Requests that have shown a first token, in all; or another counter that moves with them. */
+  readonly firstTokensTotal: number | null;
 }
 
 type Limit = 'slots' | 'kv' | null;
@@ -24,7 +32,10 @@ export class SlotEstimate {
   private readonly configured: number | null;
   private learned: number | null = null;
   private provenMs = -Infinity;
-  private candidate: number | null = null;
+  private peak = 0;
+  private peakMs = -Infinity;
+  private plateaus = 0;
+  private plateauTokens = -Infinity;
   private limit: Limit = null;
   private waiting = 0;
   private betweenEndsMs: number | null = null;
@@ -35,8 +46,8 @@ export class SlotEstimate {
   }
 
   runningMax(nowMs: number): number | null {
-    if (this.configured !== null) return this.configured;
-    return nowMs - this.provenMs <= HOLD_MS ? this.learned : null;
+    if (this.configured !== null || this.learned === null) return this.configured;
+    return nowMs - this.provenMs <= RETRY_MS ? this.learned : this.learned + 1;
   }
 
   /** Takes over what an earlier agent process had learned. */
@@ -46,29 +57,23 @@ export class SlotEstimate {
   }
 
   clear(): void {
-    this.candidate = null;
     this.limit = null;
     this.waiting = 0;
     this.lastEndMs = null;
+    this.peak = 0;
+    this.plateaus = 0;
+    this.plateauTokens = -Infinity;
   }
 
   scraped(scrape: SlotScrape, nowMs: number): void {
-    const { running, waiting, kvUsageRatio, decoding } = scrape;
+    const { running, waiting, kvUsageRatio } = scrape;
     this.waiting = waiting ?? 0;
-    const stuck = running !== null && running > 0 && this.waiting > 0 && running <= decoding;
-    if (!stuck) {
-      this.limit = null;
-      this.candidate = null;
-      if (running !== null && this.learned !== null && running > this.learned)
-        this.learned = running;
-      return;
-    }
-    this.limit = (kvUsageRatio ?? 0) >= KV_FULL ? 'kv' : 'slots';
-    if (this.limit === 'slots' && this.candidate === running) {
-      this.learned = running;
-      this.provenMs = nowMs;
-    }
-    this.candidate = this.limit === 'slots' ? running : null;
+    this.limit = null;
+    if (running === null || running <= 0) return;
+    this.seen(running, nowMs);
+    if (this.waiting <= 0) return;
+    if ((kvUsageRatio ?? 0) >= KV_FULL) this.limit = 'kv';
+    else if (running >= this.peak) this.plateau(running, scrape.firstTokensTotal, nowMs);
   }
 
   /** A request has left the engine while `open` were in it, itself included. */
@@ -90,5 +95,32 @@ export class SlotEstimate {
     const queue = this.limit === null ? above : Math.max(above, this.waiting + 1);
     if (queue <= 0) return 0;
     return this.betweenEndsMs === null ? null : queue * this.betweenEndsMs;
+  }
+
+  /** Some of the `open` requests wait for a slot or KV room: prefill alone does not decide their first tokens. */
+  limits(open: number, nowMs: number): boolean {
+    const max = this.runningMax(nowMs);
+    return this.limit !== null || (max !== null && open > max);
+  }
+
+  private seen(running: number, nowMs: number): void {
+    if (running > this.peak || nowMs - this.peakMs > PEAK_MS) {
+      this.plateaus = 0;
+      this.peak = running;
+    }
+    if (running >= this.peak) this.peakMs = nowMs;
+    if (this.learned !== null && running > this.learned) this.learned = running;
+  }
+
+  private plateau(running: number, firstTokensTotal: number | null, nowMs: number): void {
+    if (running === this.learned) this.provenMs = nowMs;
+    if (running === this.learned || running === this.configured) this.limit = 'slots';
+    if (firstTokensTotal === null || firstTokensTotal <= this.plateauTokens) return;
+    this.plateauTokens = firstTokensTotal;
+    this.plateaus += 1;
+    if (this.plateaus < PLATEAU_SCRAPES) return;
+    this.learned = running;
+    this.provenMs = nowMs;
+    this.limit = 'slots';
   }
 }
