@@ -140,6 +140,22 @@ describe('validate', () => {
     expect(status).toBe(0);
   });
 
+  it('takes the secrets that router and agent would take from the environment', () => {
+    const links = 'router:\n  links: {listen: "0.0.0.0:8081"}\n';
+    const agent = 'agent:\n  engines: [{url: "http://a:1"}]\n  routers: ["ws://10.0.0.1:1"]\n';
+    writeFileSync(join(folder, 'router-only.yaml'), links);
+    writeFileSync(join(folder, 'both.yaml'), links + agent);
+    const env = { SPILLWAY_LINK_SECRET: 'a-secret' };
+    for (const file of ['router-only.yaml', 'both.yaml']) {
+      expect(spillway(['validate', '-f', file]).stderr).toContain('SPILLWAY_LINK_SECRET');
+      expect(spillway(['validate', '-f', file], { env }).stderr).toBe('');
+    }
+    // Every role checks the whole file: what stops the router is the port, not the agent's part.
+    const elsewhere = { ...env, SPILLWAY_LISTEN: '203.0.113.1:1', SPILLWAY_ACCESS: 'open' };
+    const { stderr } = spillway(['router', '--config', 'both.yaml'], { env: elsewhere });
+    expect(stderr).toMatch(/203\.0\.113\.1:1 is no address of this machine/);
+  });
+
   it('lists every problem of a bad file', () => {
     writeFileSync(join(folder, 'bad.yaml'), 'regoin: a\npools: []\n');
     const { status, stderr } = spillway(['validate', '-f', 'bad.yaml']);

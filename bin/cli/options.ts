@@ -4,7 +4,6 @@
 import { Option, type Command } from 'commander';
 import { parse } from 'yaml';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
-import type { Environment } from '../../shared/config/environment.ts';
 import type { Path } from '../../shared/config/schema-walk.ts';
 import { UsageError } from './usage-error.ts';
 
@@ -98,15 +97,4 @@ function yamlValue(name: string, text: string): unknown {
   } catch (cause) {
     throw new UsageError(`--set ${name}: the value is not YAML`, { cause });
   }
-}
-
-/** Bearer secrets come from the environment alone: a command line can be read by everybody on the machine. */
-export function secretOverlay(
-  environment: Environment,
-  variable: string,
-  target: { readonly path: Path; readonly list: boolean },
-): Overlay[] {
-  const text = environment[variable];
-  if (text === undefined || text === '') return [];
-  return [{ path: target.path, value: target.list ? text.split(',') : text, source: variable }];
 }

@@ -9,13 +9,13 @@ import {
   COMMON,
   configOption,
   listOption,
-  secretOverlay,
   setOption,
   setOverlays,
   settingOverlays,
   sourceOf,
   type Setting,
 } from '../cli/options.ts';
+import { fileHasAgent, secretOverlays } from '../cli/secrets.ts';
 import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
 import { UsageError } from '../cli/usage-error.ts';
 
@@ -105,21 +105,10 @@ function overlays(command: Command, flags: Flags): Overlay[] {
       ? []
       : [{ path: ['agent', 'routers'], value: flags.router, source: sourceOf(command, 'router') }]),
     ...settingOverlays(command, SETTINGS),
-    ...(flags.engine === undefined && flags.config === undefined ? [] : secrets()),
+    ...secretOverlays(process.env, {
+      agent: flags.engine !== undefined || fileHasAgent(flags.config ?? null),
+    }),
     ...setOverlays(flags.set ?? []),
-  ];
-}
-
-function secrets(): Overlay[] {
-  return [
-    ...secretOverlay(process.env, 'SPILLWAY_LINK_SECRET', {
-      path: ['agent', 'secret'],
-      list: false,
-    }),
-    ...secretOverlay(process.env, 'SPILLWAY_ENGINE_API_KEY', {
-      path: ['agent', 'apiKey'],
-      list: false,
-    }),
   ];
 }
 

@@ -14,12 +14,12 @@ import {
   addSettings,
   COMMON,
   configOption,
-  secretOverlay,
   setOption,
   setOverlays,
   settingOverlays,
   type Setting,
 } from '../cli/options.ts';
+import { fileHasAgent, secretOverlays, textHasAgent } from '../cli/secrets.ts';
 import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
 import { routerOptions, routerReloadable } from '../cli/router-options.ts';
 
@@ -79,16 +79,13 @@ export function routerCommand(): Command {
 }
 
 async function run(command: Command, flags: Flags): Promise<void> {
-  const overlays = [
+  const overlaysFor = (agent: boolean): Overlay[] => [
     ...settingOverlays(command, SETTINGS),
-    ...secretOverlay(process.env, 'SPILLWAY_LINK_SECRET', {
-      path: ['router', 'links', 'secrets'],
-      list: true,
-    }),
+    ...secretOverlays(process.env, { agent }),
     ...setOverlays(flags.set ?? []),
   ];
   const file = flags.config ?? null;
-  const { config, text } = loadWithText(file, overlays);
+  const { config, text } = loadWithText(file, overlaysFor(fileHasAgent(file)));
   const { startRegionalRouter } = await import('../../router/regional/start.ts');
   const log = processLog(config.log);
   const state = new ConfigState();
@@ -98,7 +95,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
     '--listen, --links, --admin',
   );
   const reloader =
-    file === null ? null : reload({ file, text, overlays, config, router, state, log });
+    file === null ? null : reload({ file, text, overlaysFor, config, router, state, log });
   process.on('SIGHUP', () => reloader?.reload());
   const { acceptMs, drainMs } = config.router.shutdown;
   endOnSignal(log, {
@@ -116,7 +113,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
 interface Reloadable {
   readonly file: string;
   readonly text: string;
-  readonly overlays: readonly Overlay[];
+  readonly overlaysFor: (agent: boolean) => readonly Overlay[];
   readonly config: FleetConfig;
   readonly router: RunningRouter;
   readonly state: ConfigState;
@@ -126,7 +123,7 @@ interface Reloadable {
 function reload({
   file,
   text: before,
-  overlays,
+  overlaysFor,
   config,
   router,
   state,
@@ -137,7 +134,10 @@ function reload({
     role: 'router',
     running: config,
     text: before,
-    parse: (text) => parseFleet({ file, text, environment: process.env, overlays }),
+    parse: (text) => {
+      const overlays = overlaysFor(textHasAgent(text));
+      return parseFleet({ file, text, environment: process.env, overlays });
+    },
     apply: (next) => router.reload(routerReloadable(next)),
     state,
     told: (view) => tell(view, log),

@@ -18,6 +18,7 @@ interface Service {
   readonly ports?: readonly string[];
   readonly volumes?: readonly string[];
   readonly network_mode?: string;
+  readonly stop_grace_period?: string;
   readonly build: { readonly dockerfile: string };
 }
 
@@ -127,13 +128,17 @@ describe.each([
   });
 });
 
-describe('spillway-router.service', () => {
-  it('waits for the whole drain before it kills', () => {
+describe('a router', () => {
+  it('is given the whole drain before it is killed', () => {
     if (!fleet.ok) throw new Error(fleet.error);
     const { acceptMs, drainMs } = fleet.config.router.shutdown;
     const stopS = Number(
       /^TimeoutStopSec=(\d+)$/m.exec(read('deploy/systemd/spillway-router.service'))?.[1],
     );
     expect(stopS * 1_000).toBeGreaterThan(acceptMs + drainMs);
+    const graceS = Number(
+      /^(\d+)s$/.exec(compose.services['router']?.stop_grace_period ?? '')?.[1],
+    );
+    expect(graceS * 1_000).toBeGreaterThan(acceptMs + drainMs);
   });
 });
