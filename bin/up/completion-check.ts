@@ -2,13 +2,21 @@
 // cached tokens tells them now (some versions leave the member out while it is zero).
 
 import { ask, parsed } from './ask.ts';
-import type { DetectOptions, Finding } from './facts.ts';
+import type { DetectOptions, EngineFacts, Finding } from './facts.ts';
 
 /** Long enough for several KV blocks of the usual sizes. */
 const PROMPT = Array.from({ length: 96 }, (_, i) => `spillway ${i}`).join(' ');
 
+/** What has to be switched on for it. */
+const CACHED_TOKENS: Readonly<Record<EngineFacts['kind'], string>> = {
+  vllm: '--enable-prompt-tokens-details',
+  sglang: '--enable-cache-report',
+  tgi: 'cached tokens in its usage',
+  unknown: 'cached tokens in its usage',
+};
+
 export async function completionFindings(
-  options: DetectOptions & { readonly model: string },
+  options: DetectOptions & { readonly model: string; readonly kind: EngineFacts['kind'] },
 ): Promise<Finding[]> {
   await complete(options);
   const usage = await complete(options);
@@ -24,7 +32,7 @@ export async function completionFindings(
   if (typeof details === 'object' && details !== null && 'cached_tokens' in details) return [];
   return [
     {
-      missing: '--enable-prompt-tokens-details',
+      missing: CACHED_TOKENS[options.kind],
       cost: 'predicted cache hits cannot be compared with real ones: predictions stay uncorrected, and usage shows clients no cached_tokens',
     },
   ];

@@ -39,7 +39,7 @@ async function describe(rows: readonly ModelRow[], options: DetectOptions): Prom
     maxModelLen: rows[0]?.maxModelLen ?? null,
     findings: [
       ...metricsFindings(metrics, kind),
-      ...(await completionFindings({ ...options, model })),
+      ...(await completionFindings({ ...options, model, kind })),
     ],
   };
 }

@@ -80,6 +80,22 @@ describe('a look at engines', () => {
     );
   });
 
+  it('names what is missing in the words of its kind', async () => {
+    const port = await http((question, answer) => {
+      const models = { data: [{ id: 'm', owned_by: 'sglang' }] };
+      const completion = { choices: [], usage: { prompt_tokens: 5, completion_tokens: 1 } };
+      if (question.url === '/v1/models') answer.end(JSON.stringify(models));
+      else if (question.method === 'POST') answer.end(JSON.stringify(completion));
+      else answer.writeHead(404).end();
+    });
+    const result = await survey(`http://127.0.0.1:${port}`);
+    if (!result.ok) throw new Error(result.problems.join('\n'));
+    const lines = describeSurvey(result.engines);
+    expect(lines[0]).toContain(': SGLang, m');
+    expect(lines[1]).toContain('without /metrics: its load is unknown');
+    expect(lines[2]).toContain('without --enable-cache-report: ');
+  });
+
   it('waits for an engine that is not up yet', async () => {
     const port = await http(() => undefined);
     await Promise.all(ending.splice(0).map((end) => end()));

@@ -5,7 +5,8 @@ import { readinessOf, readinessText, statusText } from './status.ts';
 
 function textWith(config: Partial<ConfigView> | null): string {
   const rig = new CoreRig();
-  rig.ready('a', { kvUsageRatio: null, prefillTps: null, running: 3 });
+  const unknown = { waitingPrefillMs: null, waitingPrefillTokens: null };
+  rig.ready('a', { kvUsageRatio: null, prefillTps: null, running: 3, ...unknown });
   const view = { generation: 4, lastReloadOk: true, lastError: null, restartFields: [], ...config };
   return statusText({
     router: { id: 'r', region: 'fra', software: 'spillway/1', upForS: 7 },
@@ -35,7 +36,9 @@ describe('the status for people', () => {
   });
 
   test('shows an unknown figure as unknown', () => {
-    expect(textWith(null)).toMatch(/a +ready: 0 ours, running 3 of \?, .* KV \?, \? tokens\/s/);
+    expect(textWith(null)).toMatch(
+      /a +ready: 0 ours, running 3 of \?, waiting \? ms, KV \?, \? tokens\/s/,
+    );
   });
 });
 

@@ -94,12 +94,16 @@ function targetText(replica: ReplicaStatus, target: TargetStatus): string {
   const figures = [
     `${target.leases} ours`,
     `running ${report?.running ?? '?'} of ${report?.runningMax ?? '?'}`,
-    `waiting ${whole(target.waitMs)} ms`,
+    `waiting ${isWaitKnown(report) ? whole(target.waitMs) : '?'} ms`,
     `KV ${percent(report?.kvUsageRatio ?? null)}`,
     `${report?.prefillTps === null || report === null ? '?' : whole(report.prefillTps)} tokens/s`,
     `report ${target.reportAgeMs === null ? '?' : whole(target.reportAgeMs)} ms old`,
   ];
   return `${target.phase ?? 'unknown'}${link}${breaker}: ${figures.join(', ')}`;
+}
+
+function isWaitKnown(report: TargetStatus['report']): boolean {
+  return (report?.waitingPrefillMs ?? report?.waitingPrefillTokens ?? null) !== null;
 }
 
 function whole(value: number): string {
