@@ -80,14 +80,49 @@ describe('shedding', () => {
     expect(retryAfterMs(1e9, random)).toBe(60_000);
   });
 
-  test('measures its pace while others wait, and a stop counts at once', () => {
+  test('measures its pace while others wait, and a stop counts as long as it lasts', () => {
     const pace = new ReleasePace();
     pace.started(0);
     for (let k = 1; k <= 50; k += 1) pace.released(5, 200 * k);
-    expect(pace.msPerRelease(10_000)).toBeCloseTo(200, 6);
-    expect(pace.msPerRelease(13_000)).toBe(3_000);
+    const before = pace.msPerRelease(10_000) ?? 0;
+    expect(before).toBeGreaterThan(198);
+    expect(before).toBeLessThan(202);
+    const after = pace.msPerRelease(13_000) ?? 0;
+    // 13 s for 50 releases, the last 3 s weighing a little more.
+    expect(after).toBeGreaterThan(13_000 / 50);
+    expect(after).toBeLessThan(400);
+    expect(pace.msPerRelease(300_000)).toBe(60_000);
     pace.released(0, 13_000);
-    expect(pace.msPerRelease(99_000)).toBeCloseTo(480, 6);
+    expect(pace.msPerRelease(99_000)).toBe(pace.msPerRelease(13_000));
+  });
+
+  test('measures releases that come batch by batch as their mean, before a batch and after it', () => {
+    const pace = new ReleasePace();
+    pace.started(0);
+    // Batches of 32 that take a second, all released within 10 ms.
+    for (let batch = 1; batch <= 10; batch += 1) {
+      expect(pace.msPerRelease(batch * 1_000 - 1) ?? 0).toBeLessThan(batch === 1 ? 1 : 70);
+      for (let k = 0; k < 32; k += 1) pace.released(99, batch * 1_000 + k / 3);
+      expect(pace.msPerRelease(batch * 1_000 + 11) ?? 0).toBeGreaterThan(20);
+    }
+  });
+
+  test('believes no pace that it has hardly seen', () => {
+    const pace = new ReleasePace();
+    pace.started(0);
+    pace.released(9, 400);
+    expect(pace.msPerRelease(500)).toBeNull();
+    expect(pace.msPerRelease(2_500)).toBeGreaterThan(1_500);
+  });
+
+  test('counts no time in which nobody waits, whichever way the last one left', () => {
+    const pace = new ReleasePace();
+    pace.started(0);
+    for (let k = 1; k <= 20; k += 1) pace.released(5, 100 * k);
+    pace.emptied(2_000);
+    pace.started(3_600_000);
+    pace.released(5, 3_600_100);
+    expect(pace.msPerRelease(3_600_100)).toBeLessThan(110);
   });
 });
 

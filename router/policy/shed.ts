@@ -12,6 +12,11 @@ import type { RegionalSettings } from '../../shared/model/settings.ts';
 const RETRY_MIN_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 const JITTER = 0.25;
+/** Time constant of the pace of releases, ms of waiting. */
+const PACE_MEMORY_MS = 20_000;
+/** The pace is believed from so many releases or so much waiting on. */
+const PACE_RELEASES = 8;
+const PACE_WAITED_MS = 2_000;
 
 export interface Outlook {
   /** Prefill ms that waits in targets. */
@@ -19,7 +24,7 @@ export interface Outlook {
   /** What goes before the request in the queue. */
   readonly ahead: { readonly requests: number; readonly prefillMs: number };
   readonly targets: number;
-  /** Measured while the queue was not empty; null when it was not. */
+  /** Measured while the queue was not empty; null when it was not for long enough. */
   readonly msPerRelease: number | null;
   /** Expected time until a target is ready, where none is. */
   readonly etaMs: number;
@@ -60,29 +65,55 @@ export function retryAfterMs(drainMs: number, random: Random): number {
   return Math.min(RETRY_MAX_MS, within * (1 + JITTER * random.next()));
 }
 
-/** Pace of releases while others wait: what a full batch, rather than prefill, allows. */
+/**
+ * Pace of releases while others wait: what a full batch, rather than prefill, allows. Waited time over
+ * releases, both forgotten with the same time constant: releases come in bursts, when a batch ends, and
+ * neither the gap before a burst nor the one inside it is the pace.
+ */
 export class ReleasePace {
-  #msPerRelease: number | null = null;
-  #lastMs: number | null = null;
-
-  /** A request was released; `waiting` others still are. */
-  released(waiting: number, nowMs: number): void {
-    if (this.#lastMs !== null) {
-      const interval = nowMs - this.#lastMs;
-      this.#msPerRelease =
-        this.#msPerRelease === null ? interval : 0.9 * this.#msPerRelease + 0.1 * interval;
-    }
-    this.#lastMs = waiting > 0 ? nowMs : null;
-  }
+  #releases = 0;
+  #waitedMs = 0;
+  /** Up to when time is counted; null while nobody waits. */
+  #countedMs: number | null = null;
 
   /** A first one waits: time counts from here. */
   started(nowMs: number): void {
-    this.#lastMs ??= nowMs;
+    this.#countedMs ??= nowMs;
   }
 
-  /** Null before the first release; a pause longer than the mean counts at once. */
+  /** A request was released; `waiting` others still are. */
+  released(waiting: number, nowMs: number): void {
+    this.#count(nowMs);
+    this.#releases += 1;
+    if (waiting === 0) this.#countedMs = null;
+  }
+
+  /** Nobody waits any more, and not because of a release. */
+  emptied(nowMs: number): void {
+    this.#count(nowMs);
+    this.#countedMs = null;
+  }
+
+  /** Null while too little was seen. */
   msPerRelease(nowMs: number): number | null {
-    if (this.#lastMs === null || this.#msPerRelease === null) return this.#msPerRelease;
-    return Math.max(this.#msPerRelease, Math.min(nowMs - this.#lastMs, RETRY_MAX_MS));
+    const { releases, waitedMs } = this.#at(nowMs);
+    if (releases === 0 || (releases < PACE_RELEASES && waitedMs < PACE_WAITED_MS)) return null;
+    return Math.min(RETRY_MAX_MS, waitedMs / releases);
+  }
+
+  #count(nowMs: number): void {
+    const { releases, waitedMs } = this.#at(nowMs);
+    this.#releases = releases;
+    this.#waitedMs = waitedMs;
+    this.#countedMs = nowMs;
+  }
+
+  #at(nowMs: number): { releases: number; waitedMs: number } {
+    const passedMs = Math.max(0, nowMs - (this.#countedMs ?? nowMs));
+    const kept = Math.exp(-passedMs / PACE_MEMORY_MS);
+    return {
+      releases: this.#releases * kept,
+      waitedMs: this.#waitedMs * kept + PACE_MEMORY_MS * (1 - kept),
+    };
   }
 }

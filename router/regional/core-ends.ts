@@ -22,8 +22,10 @@ export function finish(
 }
 
 export function forget(state: RegionalState, request: RequestState): void {
+  const { queue, pace } = request.pool;
   state.requests.delete(request.request.id);
-  request.pool.queue.remove(request.request.id);
+  queue.remove(request.request.id);
+  if (queue.size === 0) pace.emptied(state.nowMs);
 }
 
 export function refuse(
