@@ -26,7 +26,18 @@ export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): v
     'queue_depth',
     status.pools.map(({ id, queue }) => ({ labels: { pool: id }, value: queue.requests })),
   );
+  setLinkTotals(metrics, status.linkTotals);
   setReplicaGauges(metrics, rowsOf(status));
+}
+
+function setLinkTotals(metrics: Metrics<MetricName>, totals: RouterStatus['linkTotals']): void {
+  if (totals === null) return;
+  metrics.replace('link_oddities_total', [
+    { labels: { kind: 'refused' }, value: totals.refusedUpgrades },
+    { labels: { kind: 'malformed' }, value: totals.malformed },
+    { labels: { kind: 'unknown_kind' }, value: totals.unknownKinds },
+    { labels: { kind: 'unknown_field' }, value: totals.unknownFields },
+  ]);
 }
 
 function setReplicaGauges(metrics: Metrics<MetricName>, rows: readonly Row[]): void {

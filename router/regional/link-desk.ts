@@ -9,6 +9,7 @@ import {
   type LinkVerdict,
 } from '../../shared/runtime/link-server.ts';
 import type { LinkCredential } from '../../shared/runtime/link-credentials.ts';
+import type { LinkEnd } from '../../shared/runtime/link-socket.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { proveAddresses } from './address-proof.ts';
 import type { RouterEvent } from './events.ts';
@@ -21,6 +22,8 @@ export interface LinkDeskDeps {
   readonly options: RouterOptions;
   readonly runtime: RoleRuntime;
   readonly post: (event: RouterEvent) => void;
+  /** A link that was up has ended. */
+  readonly ended: (reason: LinkEnd) => void;
   /** Configured pools of the generation that runs. */
   readonly pools: () => readonly PoolOptions[];
 }
@@ -48,8 +51,9 @@ export class LinkDesk {
       onHello: (_link, hello) => this.judge(hello),
       onUp: (link, hello) => this.up(link, hello),
       onMessage: (link, message) => this.message(link, message),
-      onDown: (link) => {
+      onDown: (link, reason) => {
         this.links.delete(link);
+        this.deps.ended(reason);
         this.deps.post({ kind: 'linkDown', link });
       },
     });

@@ -143,6 +143,18 @@ export const METRICS = [
     labels: [],
   },
   {
+    name: 'link_ends_total',
+    type: 'counter',
+    help: 'Links of agents that ended, by reason.',
+    labels: ['reason'],
+  },
+  {
+    name: 'link_oddities_total',
+    type: 'counter',
+    help: 'Links refused before their hello, malformed frames, and kinds and fields of newer agents that were ignored.',
+    labels: ['kind'],
+  },
+  {
     name: 'report_age_seconds',
     type: 'gauge',
     help: "Age of a replica's last report.",

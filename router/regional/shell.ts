@@ -3,7 +3,7 @@
 
 import { ERRORS, FleetError } from '../../shared/errors.ts';
 import type { Decision } from '../../shared/model/decision.ts';
-import type { LinkServer } from '../../shared/runtime/link-server.ts';
+import type { LinkServer, LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
@@ -51,7 +51,13 @@ export class RegionalShell {
       },
     });
     const post = this.driver.post.bind(this.driver);
-    this.links = new LinkDesk({ options, runtime, post, pools: () => this.reloadable.pools });
+    this.links = new LinkDesk({
+      options,
+      runtime,
+      post,
+      ended: (reason) => metrics.add('link_ends_total', { reason }),
+      pools: () => this.reloadable.pools,
+    });
     this.requests = new RequestDesk(
       {
         runtime,
@@ -69,6 +75,11 @@ export class RegionalShell {
   async listen(): Promise<number> {
     this.linkServer = await this.links.listen();
     return this.linkServer.port;
+  }
+
+  /** Of the link listener; null before it listens. */
+  linkStats(): LinkServerStats | null {
+    return this.linkServer?.stats() ?? null;
   }
 
   configure(reloadable: RouterReloadable): void {

@@ -138,6 +138,7 @@ class RegionalRouter implements RunningRouter {
       ready: readinessOf(status, this.leaving).ready,
       config: this.runtime.configView?.() ?? null,
       bodyBytes: this.shell.requests.budget.heldBytes,
+      linkTotals: this.shell.linkStats(),
       ...status,
     };
   }

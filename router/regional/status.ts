@@ -1,6 +1,7 @@
 // What `/status` says, as JSON and as a few lines for people. No keys, no content; ages instead of times.
 
 import type { ConfigView } from '../../shared/config/state.ts';
+import type { LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { PoolStatus, RegionalStatus, ReplicaStatus, TargetStatus } from './core.ts';
 
 export interface RouterStatus extends RegionalStatus {
@@ -15,6 +16,8 @@ export interface RouterStatus extends RegionalStatus {
   readonly config: ConfigView | null;
   /** Request bodies in memory. */
   readonly bodyBytes: number;
+  /** Totals of the link listener since the start; null before it listens. */
+  readonly linkTotals: LinkServerStats | null;
 }
 
 export interface Readiness {

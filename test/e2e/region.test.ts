@@ -194,6 +194,18 @@ describe('an agent', () => {
     await isReady(running);
   });
 
+  test('that has the wrong secret is refused and counted', async () => {
+    const running = await router({ linkSecrets: ['secret'] });
+    await agent(await engine(), running, { linkSecret: 'guess' });
+    const refused = async () => {
+      const text = await (await get(running.clientsPort, '/metrics')).body.text();
+      return Number(/link_oddities_total\{kind="refused"\} (\d+)/.exec(text)?.[1] ?? 0);
+    };
+    await until(() => (running.status().linkTotals?.refusedUpgrades ?? 0) > 0);
+    expect(await refused()).toBeGreaterThan(0);
+    expect(running.status().links).toBe(0);
+  });
+
   test('proves itself with the secret of the links', async () => {
     const running = await router({ linkSecrets: ['new-secret', 'old-secret'] });
     await agent(await engine(), running, { linkSecret: 'old-secret' });
