@@ -3,7 +3,7 @@
 import OpenAI from 'openai';
 import { request } from 'undici';
 import { afterEach, describe, expect, test } from 'vitest';
-import { startAgent } from '../../agent/start.ts';
+import { startAgent, type RunningAgent } from '../../agent/start.ts';
 import type { AgentOptions } from '../../agent/options.ts';
 import { METRICS, METRICS_PREFIX } from '../../router/regional/metrics.ts';
 import { RESPONSE_HEADERS } from '../../router/gateway/headers.ts';
@@ -57,7 +57,7 @@ async function agent(
   beside: RunningEngine,
   { linksPort }: RunningRouter,
   changes: Partial<AgentOptions> = {},
-): Promise<void> {
+): Promise<RunningAgent> {
   const running = await startAgent(
     {
       pool: 'default',
@@ -72,6 +72,7 @@ async function agent(
     runtime,
   );
   open.push(() => running.close());
+  return running;
 }
 
 const isReady = (running: RunningRouter) => until(() => running.status().ready);
@@ -204,6 +205,31 @@ describe('an agent', () => {
     await until(() => (running.status().linkTotals?.refusedUpgrades ?? 0) > 0);
     expect(await refused()).toBeGreaterThan(0);
     expect(running.status().links).toBe(0);
+  });
+
+  test('that shuts down and starts again is ready at once: nothing is learned a second time', async () => {
+    const running = await router();
+    const beside = await engine();
+    const settings = { ...AGENT_DEFAULTS, calibrationBudgetTokens: 2_500 };
+    const first = await agent(beside, running, { settings });
+    await isReady(running);
+    const calibrations = () =>
+      beside.received().filter(({ body }) => body?.includes('"max_tokens":1,') === true).length;
+    const before = running.status().pools[0]?.replicas[0]?.targets[0]?.report;
+    const sent = calibrations();
+    await first.close();
+    await until(() => running.status().pools[0]?.replicas.length === 0);
+
+    await agent(beside, running, { settings });
+    await isReady(running);
+    const after = running.status().pools[0]?.replicas[0]?.targets[0]?.report;
+    expect(after).toMatchObject({ incarnation: before?.incarnation, kappa: before?.kappa });
+    expect(after?.prefillCost).toEqual(before?.prefillCost);
+    expect(lines.findLast(({ msg }) => msg === 'engine_resumed')).toMatchObject({
+      calibrated: true,
+    });
+    expect(sent).toBeGreaterThan(0);
+    expect(calibrations()).toBe(sent);
   });
 
   test('proves itself with the secret of the links', async () => {
