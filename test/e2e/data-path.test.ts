@@ -352,6 +352,9 @@ describe('after the first data event', () => {
     expect(second.received).toHaveLength(0);
     await until(() => harness.lines.length === 1);
     expect(harness.lines[0]).toMatchObject({ outcome: 'interrupted', cause });
+    expect(await harness.metrics.text()).toContain(
+      `spillway_interrupted_streams_total{pool="default",cause="${cause}"} 1`,
+    );
     expect(harness.core.leaseCount).toBe(0);
   });
 

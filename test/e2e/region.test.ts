@@ -146,6 +146,67 @@ describe('a region', () => {
     expect(text).toContain('spillway_bugs_total 0');
   });
 
+  test('moves every metric with what it counts, and shows no other figure than it has', async () => {
+    const changed = routerOptions({ settings: { queueMaxRequests: 0, holdMs: 1 } }).reloadable;
+    const running = await router({ reloadable: changed });
+    const settings = { ...AGENT_DEFAULTS, calibrationBudgetTokens: 2_500 };
+    await agent(await engine(), running, { settings });
+    await isReady(running);
+    const long = (word: string) => [{ role: 'user', content: `${word} `.repeat(2_000) }];
+    const streamed = async (messages: object[], tokens = 8): Promise<void> => {
+      const stream = await openai(running).chat.completions.create({
+        model: 'sim-model',
+        messages: messages as { role: 'user'; content: string }[],
+        max_tokens: tokens,
+        stream: true,
+      });
+      for await (const _part of stream) if (tokens > 1_000) return stream.controller.abort();
+    };
+    const target = () => running.status().pools[0]?.replicas[0]?.targets[0];
+    const hasRoom = () => until(() => target()?.full === false && target()?.leases === 0);
+    await streamed(long('one'));
+    await hasRoom();
+    await streamed(long('one'));
+    await hasRoom();
+    await streamed(long('two'), 20_000);
+    await hasRoom();
+    const ends = await Promise.allSettled(['three', 'four', 'five'].map((w) => streamed(long(w))));
+    const shed = ends.filter(({ status }) => status === 'rejected').length;
+    expect(shed).toBeGreaterThan(0);
+
+    const text = await (await get(running.clientsPort, '/metrics')).body.text();
+    const figure = (row: string): number => {
+      const line = text.split('\n').find((each) => each.startsWith(`spillway_${row} `));
+      return line === undefined ? Number.NaN : Number(line.split(' ').at(-1));
+    };
+    const pool = '{pool="default"}';
+    const replica = `{pool="default",replica="${running.status().pools[0]?.replicas[0]?.id ?? ''}",rank="0"}`;
+    const complete = 5 - shed;
+    expect(figure('build_info{version="0.1.0",region="test"}')).toBe(1);
+    expect(figure('requests_total{route="chat",pool="default",outcome="complete"}')).toBe(complete);
+    expect(figure('requests_total{route="chat",pool="default",outcome="client_gone"}')).toBe(1);
+    expect(figure('requests_total{route="chat",pool="none",outcome="refused"}')).toBe(shed);
+    expect(figure(`ttft_seconds_count${pool}`)).toBe(complete + 1);
+    expect(figure(`ttft_prediction_error_seconds_count${pool}`)).toBe(complete + 1);
+    expect(figure(`inter_token_seconds_count${pool}`)).toBeGreaterThan(complete);
+    expect(figure(`queue_wait_seconds_count${pool}`)).toBe(complete + 1);
+    expect(figure(`queue_depth${pool}`)).toBe(0);
+    expect(figure('decisions_total{kind="send",reason="only_candidate"}')).toBe(complete + 1);
+    expect(figure('decisions_total{kind="shed",reason="queue_full"}')).toBe(shed);
+    expect(figure('sheds_total{reason="queue_full"}')).toBe(shed);
+    expect(figure('limit_hits_total{limit="queue"}')).toBe(shed);
+    expect(figure('client_aborts_total{stage="streaming"}')).toBe(1);
+    expect([figure('open_requests'), figure('leases'), figure('body_bytes')]).toEqual([0, 0, 0]);
+    expect([figure('config_generation'), figure('bugs_total')]).toEqual([1, 0]);
+    expect(figure(`prefix_reported_tokens_total${pool}`)).toBeGreaterThan(1_000);
+    expect(figure(`prefix_predicted_tokens_total${pool}`)).toBeGreaterThan(1_000);
+    expect(figure(`replica_attempts_total${replica}`)).toBe(complete + 1);
+    expect(figure(`report_age_seconds${replica}`)).toBeLessThan(2);
+    expect(figure(`replica_preemptions_total${replica}`)).toBe(0);
+    expect(figure(`replica_kv_usage_ratio${replica}`)).toBeGreaterThanOrEqual(0);
+    expect(figure(`replica_waiting_prefill_tokens${replica}`)).toBeGreaterThanOrEqual(0);
+  });
+
   test('keeps what operators ask away from clients when it has an admin listener', async () => {
     const running = await router({ admin: ADMIN });
     for (const path of ['/status', '/metrics', '/readyz', '/livez', '/v1/route/explain']) {
