@@ -54,6 +54,10 @@ export class Fleet {
     });
   }
 
+  get pid(): number {
+    return this.#group.pid;
+  }
+
   ended(): number | string | null {
     return this.#group.ended();
   }

@@ -1,6 +1,7 @@
 // What must hold while nothing breaks: replicas come up through their phases, conversations stay where their prefix is,
 // and what the router predicts is what the engines report.
 
+import { coresOfGroup, coresOfOthers, processGroup, readCpu } from './cpu.ts';
 import type { LoadShape } from './conversations.ts';
 import { passesThrough, stepsText } from './phases.ts';
 import type { Spread } from './quantile.ts';
@@ -46,7 +47,7 @@ export async function untilAllReady(run: Run): Promise<void> {
 
 export async function proveSmoke(run: Run): Promise<void> {
   run.verdict.heading(`${describe(SMOKE)} through Spillway`);
-  const turns = await loadThroughFleet(run, 'the smoke run', SMOKE);
+  const turns = await watched(run, () => loadThroughFleet(run, 'the smoke run', SMOKE));
   const score = scoreLoad(turns);
   printScores(run, [['Spillway', score]]);
   checkServed(run, turns, score);
@@ -55,7 +56,7 @@ export async function proveSmoke(run: Run): Promise<void> {
 
 export async function provePlacement(run: Run): Promise<void> {
   run.verdict.heading(`${describe(MODERATE)}, through Spillway and by session to fixed engines`);
-  const turns = await loadThroughFleet(run, 'the moderate load', MODERATE);
+  const turns = await watched(run, () => loadThroughFleet(run, 'the moderate load', MODERATE));
   const score = scoreLoad(turns);
   const bySession = scoreLoad(await loadBySession(run, 'the load by session', MODERATE));
   printScores(run, [
@@ -77,10 +78,31 @@ export async function proveOverload(run: Run): Promise<void> {
   run.verdict.heading(`${describe(BEYOND_KV)}: more than the engines' KV caches hold`);
   // The load by session went past the router: its traces in the figures fade first.
   await delay(2_000);
-  const turns = await loadThroughFleet(run, 'the load beyond the cache', BEYOND_KV);
+  const turns = await watched(run, () =>
+    loadThroughFleet(run, 'the load beyond the cache', BEYOND_KV),
+  );
   const score = scoreLoad(turns);
   printScores(run, [['Spillway', score]]);
   checkServed(run, turns, score);
+}
+
+/** Says who used the processors during a load. */
+async function watched(
+  run: Run,
+  load: () => Promise<readonly ScoredTurn[]>,
+): Promise<readonly ScoredTurn[]> {
+  const before = readCpu();
+  const turns = await load();
+  const after = readCpu();
+  const ours = [run.fleet.pid, ...run.engines.map((engine) => engine.pid), processGroup()];
+  const router = coresOfGroup(before, after, run.fleet.pid);
+  const others = Math.max(0, coresOfOthers(before, after, ours));
+  const perTurnMs = (router * (after.atMs - before.atMs)) / turns.length;
+  run.verdict.note(
+    `Spillway used ${router.toFixed(2)} cores (${perTurnMs.toFixed(1)} ms a turn, /status included); ` +
+      `other programs ${others.toFixed(2)}${others > 0.1 ? ": times below are not the engines' own" : ''}`,
+  );
+  return turns;
 }
 
 function checkServed(run: Run, turns: readonly ScoredTurn[], score: LoadScore): void {
