@@ -68,7 +68,8 @@ export function retryAfterMs(drainMs: number, random: Random): number {
 /**
  * Pace of releases while others wait: what a full batch, rather than prefill, allows. Waited time over
  * releases, both forgotten with the same time constant: releases come in bursts, when a batch ends, and
- * neither the gap before a burst nor the one inside it is the pace.
+ * neither the gap before a burst nor the one inside it is the pace. Each queue is measured anew: the last
+ * one may have been of quite other requests.
  */
 export class ReleasePace {
   #releases = 0;
@@ -85,12 +86,13 @@ export class ReleasePace {
   released(waiting: number, nowMs: number): void {
     this.#count(nowMs);
     this.#releases += 1;
-    if (waiting === 0) this.#countedMs = null;
+    if (waiting === 0) this.emptied();
   }
 
-  /** Nobody waits any more, and not because of a release. */
-  emptied(nowMs: number): void {
-    this.#count(nowMs);
+  /** Nobody waits any more. */
+  emptied(): void {
+    this.#releases = 0;
+    this.#waitedMs = 0;
     this.#countedMs = null;
   }
 

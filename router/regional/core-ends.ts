@@ -25,7 +25,7 @@ export function forget(state: RegionalState, request: RequestState): void {
   const { queue, pace } = request.pool;
   state.requests.delete(request.request.id);
   queue.remove(request.request.id);
-  if (queue.size === 0) pace.emptied(state.nowMs);
+  if (queue.size === 0) pace.emptied();
 }
 
 export function refuse(
