@@ -106,6 +106,9 @@ class Agent implements RunningAgent {
       links: () => this.#current().links,
       metrics: this.#metrics,
     });
+    const { pool, routers } = this.#options;
+    const fields = { port: this.port, pool, replicas: [...this.#engines.keys()], routers };
+    this.#runtime.log.info(fields, 'agent listening');
     this.#begin();
   }
 

@@ -91,6 +91,8 @@ async function run(command: Command, flags: Flags): Promise<void> {
   }
   const { startAgent } = await import('../../agent/start.ts');
   const log = processLog(config.log);
+  // Sent to every Spillway process of a machine, it must not end those that have nothing to reload.
+  process.on('SIGHUP', () => log.warn('an agent reads its configuration at its start only'));
   const running = await started(
     startAgent(agentOptions(agent, config), processRuntime(log)),
     '--listen',

@@ -130,6 +130,21 @@ describe('spillway up', () => {
   });
 });
 
+describe('spillway agent', () => {
+  it('says where it listens, outlives SIGHUP, and ends with 0 on SIGTERM', async () => {
+    const words = ['agent', '--engine', 'http://127.0.0.1:1', '--listen', '127.0.0.1:0'];
+    const agent = start([...words, '--router', 'ws://127.0.0.1:1', '--log-format', 'json']);
+    const [, port] = await agent.printed(/"port":(\d+),"pool":"default".*"msg":"agent listening"/);
+    agent.process.kill('SIGHUP');
+    await agent.printed(/an agent reads its configuration at its start only/);
+    const ready = await fetch(`http://127.0.0.1:${port ?? ''}/readyz`);
+    expect(ready.status).toBe(503);
+    expect(((await ready.json()) as { missing: string[] }).missing[0]).toBe('no router is linked');
+    agent.process.kill('SIGTERM');
+    expect(await agent.exited).toBe(0);
+  });
+});
+
 describe('spillway router with a file', () => {
   const file = (holdMs: string): string =>
     `router:
