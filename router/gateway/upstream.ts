@@ -152,7 +152,9 @@ export class Upstream implements Dispatcher.DispatchHandler {
       return;
     }
     const events = contentTypeOf(headers).startsWith('text/event-stream');
-    if (this.order.stream && !events) return this.fault('bad_answer', 'no event stream');
+    if (this.order.stream !== events) {
+      return this.fault('bad_answer', events ? 'an event stream' : 'no event stream');
+    }
     this.phase = events ? 'streaming' : 'holding';
   }
 

@@ -258,6 +258,7 @@ describe('before the first data event', () => {
         res.end('{"choices":[{"finish_reason":"abort","message":{"content":"x"}}]}');
       },
     ],
+    ['an event stream', streamOf('x')],
     [
       'not JSON',
       (_r, res) => {
