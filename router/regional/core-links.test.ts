@@ -245,6 +245,18 @@ describe('a replica', () => {
     expect(rig.end('r1.1', COMPLETE, true)).toEqual([]);
   });
 
+  test('shows in the log when its agent came and why it went', () => {
+    const rig = new CoreRig();
+    const up = rig.link('a').find((effect) => effect.kind === 'log' && effect.code === 'link_up');
+    expect(up).toMatchObject({ level: 'info', fields: { agent: 'agent-a', replicas: 1 } });
+    const link = 'a' as LinkId;
+    const down = rig.handle({ kind: 'linkDown', link, reason: 'silent' });
+    expect(down.find((effect) => effect.kind === 'log')).toMatchObject({
+      code: 'link_down',
+      fields: { replica: 'a', reason: 'silent' },
+    });
+  });
+
   test('shows its phases in the log, once each', () => {
     const rig = new CoreRig();
     rig.link('a');

@@ -49,17 +49,19 @@ export function linkUp(state: RegionalState, id: LinkId, hello: Hello): void {
   state.links.set(id, link);
   const resume: ResumeState[] = [];
   for (const engine of hello.engines) adopt(state, link, { engine, resume });
+  const { agentId: agent, software } = hello;
+  state.log('info', 'link_up', { agent, software, pool: pool.id, replicas: link.replicas.size });
   greet(state, link, resume);
 }
 
-export function linkDown(state: RegionalState, id: LinkId): void {
+export function linkDown(state: RegionalState, id: LinkId, reason: string | null): void {
   const link = state.links.get(id);
   if (link === undefined) return;
   state.links.delete(id);
   for (const replica of link.replicas) {
     replica.link = null;
     noteLost(state, replica);
-    state.log('info', 'link_down', { replica: replica.id, agent: link.agentId });
+    state.log('info', 'link_down', { replica: replica.id, agent: link.agentId, reason });
   }
 }
 

@@ -119,7 +119,7 @@ export class RegionalCore {
         linkUp(state, event.link, event.hello);
         break;
       case 'linkDown':
-        linkDown(state, event.link);
+        linkDown(state, event.link, event.reason ?? null);
         break;
       case 'message':
         heard(state, event.link, event.message);

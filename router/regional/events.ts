@@ -118,7 +118,8 @@ export type RouterEvent =
       readonly link: LinkId;
       readonly hello: Hello;
     }
-  | { readonly kind: 'linkDown'; readonly link: LinkId }
+  /** `reason` is for the log. */
+  | { readonly kind: 'linkDown'; readonly link: LinkId; readonly reason?: string }
   | {
       readonly kind: 'message';
       readonly link: LinkId;
