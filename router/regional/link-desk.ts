@@ -54,7 +54,7 @@ export class LinkDesk {
       onDown: (link, reason) => {
         this.links.delete(link);
         this.deps.ended(reason);
-        this.deps.post({ kind: 'linkDown', link });
+        this.deps.post({ kind: 'linkDown', link, reason });
       },
     });
   }
