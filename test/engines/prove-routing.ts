@@ -139,6 +139,7 @@ function printScores(run: Run, rows: readonly (readonly [string, LoadScore])[]):
   const head = [
     '',
     'turns',
+    'failed',
     'TTFT p50 ms',
     'p95 ms',
     'cached',
@@ -150,6 +151,7 @@ function printScores(run: Run, rows: readonly (readonly [string, LoadScore])[]):
   const cells = rows.map(([name, score]) => [
     name,
     String(score.turns),
+    String(score.failed.length),
     whole(score.ttftMs.p50),
     whole(score.ttftMs.p95),
     percent(score.cachedShare),
