@@ -1,7 +1,9 @@
 // One logger per process: JSON lines, or readable where a person watches. Secrets and content never get here.
 
 import { pino, type DestinationStream, type Logger } from 'pino';
-import pretty from 'pino-pretty';
+import { prettyFactory } from 'pino-pretty';
+import { systemClock } from './clock.ts';
+import { fileOf, LogSink } from './log-sink.ts';
 
 export type { Logger } from 'pino';
 
@@ -9,22 +11,15 @@ export interface LogOptions {
   readonly level: string;
   /** Readable lines in place of JSON. */
   readonly readable: boolean;
+  /** Standard error when absent. */
   readonly destination?: DestinationStream;
 }
 
+const STDERR = 2;
+let stderr: LogSink | null = null;
+
 export function createLog(options: LogOptions): Logger {
-  const destination =
-    options.destination ??
-    (options.readable
-      ? pretty({
-          colorize: process.stderr.isTTY === true,
-          translateTime: 'SYS:HH:MM:ss.l',
-          ignore: 'pid,hostname',
-          singleLine: true,
-          destination: 2,
-          sync: true,
-        })
-      : pino.destination({ fd: 2, sync: false }));
+  const destination = options.destination ?? toStderr(options.readable);
   return pino(
     {
       level: options.level,
@@ -33,4 +28,25 @@ export function createLog(options: LogOptions): Logger {
     },
     destination,
   );
+}
+
+function toStderr(readable: boolean): DestinationStream {
+  const sink = sharedSink();
+  if (!readable) return { write: (line) => sink.write(line) };
+  const format = prettyFactory({
+    colorize: process.stderr.isTTY === true,
+    translateTime: 'SYS:HH:MM:ss.l',
+    ignore: 'pid,hostname',
+    singleLine: true,
+  });
+  return { write: (line) => sink.write(format(line)) };
+}
+
+/** Loggers of one process share it: their lines never stand inside each other. */
+function sharedSink(): LogSink {
+  if (stderr !== null) return stderr;
+  const sink = new LogSink(fileOf(STDERR), () => systemClock.nowMs());
+  process.on('exit', () => sink.flushSync());
+  stderr = sink;
+  return sink;
 }
