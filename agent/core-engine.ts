@@ -7,13 +7,8 @@ import type { CoreContext } from './core-context.ts';
 import { Generations } from './core-generations.ts';
 import type { EngineFacts } from './core-report.ts';
 import { TargetState } from './core-target.ts';
-import type {
-  AgentEngine,
-  AgentEvent,
-  EngineIdentity,
-  EngineScrape,
-  RankScrape,
-} from './events.ts';
+import { absentRank } from './events.ts';
+import type { AgentEngine, AgentEvent, EngineIdentity, EngineScrape } from './events.ts';
 import { IncarnationTracker } from './policy/incarnation.ts';
 import { Lifecycle } from './policy/lifecycle.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
@@ -288,25 +283,4 @@ export class EngineState {
   private touch(): void {
     for (const target of this.targets) target.version += 1;
   }
-}
-
-/** A rank of which the exposition says nothing yet: everything unknown. */
-function absentRank(rank: number): RankScrape {
-  return {
-    rank,
-    running: null,
-    waiting: null,
-    kvUsageRatio: null,
-    kvCapacityTokens: null,
-    blockTokens: null,
-    asleep: null,
-    promptTokensTotal: null,
-    computedTokensTotal: null,
-    cachedTokensTotal: null,
-    generationTokensTotal: null,
-    preemptionsTotal: null,
-    firstTokensTotal: null,
-    itlSumSeconds: null,
-    itlCount: null,
-  };
 }

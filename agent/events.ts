@@ -36,6 +36,27 @@ export interface RankScrape {
   readonly itlCount: number | null;
 }
 
+/** A rank of which nothing is known: no exposition, or one that leaves it out. */
+export function absentRank(rank: number): RankScrape {
+  return {
+    rank,
+    running: null,
+    waiting: null,
+    kvUsageRatio: null,
+    kvCapacityTokens: null,
+    blockTokens: null,
+    asleep: null,
+    promptTokensTotal: null,
+    computedTokensTotal: null,
+    cachedTokensTotal: null,
+    generationTokensTotal: null,
+    preemptionsTotal: null,
+    firstTokensTotal: null,
+    itlSumSeconds: null,
+    itlCount: null,
+  };
+}
+
 export interface EngineScrape {
   /** Unix seconds of the engine process's start; null where the exposition has none. */
   readonly startTimeSeconds: number | null;

@@ -3,7 +3,8 @@
 import type { ModelInfo } from '../shared/model/report.ts';
 import type { EngineClient, EngineFailure } from './engines/client.ts';
 import { readVllmMetrics } from './engines/vllm.ts';
-import type { EngineScrape, IdentityResult, RankScrape, ScrapeResult } from './events.ts';
+import { absentRank } from './events.ts';
+import type { EngineScrape, IdentityResult, ScrapeResult } from './events.ts';
 
 const SCRAPE_TIMEOUT_MS = 5_000;
 const IDENTIFY_TIMEOUT_MS = 5_000;
@@ -43,24 +44,7 @@ export async function identifyEngine(client: EngineClient): Promise<IdentityResu
 
 /** An engine whose statistics are switched off: everything unknown, nothing zero. */
 function withoutMetrics(): EngineScrape {
-  const rank: RankScrape = {
-    rank: 0,
-    running: null,
-    waiting: null,
-    kvUsageRatio: null,
-    kvCapacityTokens: null,
-    blockTokens: null,
-    asleep: null,
-    promptTokensTotal: null,
-    computedTokensTotal: null,
-    cachedTokensTotal: null,
-    generationTokensTotal: null,
-    preemptionsTotal: null,
-    firstTokensTotal: null,
-    itlSumSeconds: null,
-    itlCount: null,
-  };
-  return { startTimeSeconds: null, ranks: [rank] };
+  return { startTimeSeconds: null, ranks: [absentRank(0)] };
 }
 
 function detailOf(failure: EngineFailure): string {

@@ -11,7 +11,7 @@ import type { Dispatcher } from 'undici';
 import { errorStatusOf, judgeAnswer } from './engine-answer.ts';
 import { EventScan } from './event-scan.ts';
 import { retryAfterMs } from './retry-after.ts';
-import type { FaultCause, UpstreamResult } from './upstream-result.ts';
+import type { AttemptResult, FaultCause } from '../policy/attempt-result.ts';
 
 /** A stream's longest event, bytes: log-probabilities of a long chunk fit many times. */
 const MAX_EVENT_BYTES = 4 * 1024 * 1024;
@@ -55,7 +55,7 @@ export interface UpstreamOwner {
   /** The first-token deadline passed. Answered by `extend` or `abort`. */
   late(): void;
   /** Last call. `clientError` comes with a result of that kind. */
-  over(result: UpstreamResult, committed: boolean, clientError: ClientError | null): void;
+  over(result: AttemptResult, committed: boolean, clientError: ClientError | null): void;
 }
 
 type Phase = 'connecting' | 'waiting' | 'streaming' | 'holding' | 'error' | 'over';
@@ -98,7 +98,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
   }
 
   /** Destroys the connection and ends with `result`, unless it has ended. */
-  abort(result: UpstreamResult): void {
+  abort(result: AttemptResult): void {
     this.end(result);
   }
 
@@ -274,7 +274,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
     this.end({ kind: 'serverFault', cause, detail });
   }
 
-  private end(result: UpstreamResult, clientError: ClientError | null = null): void {
+  private end(result: AttemptResult, clientError: ClientError | null = null): void {
     if (this.phase === 'over') return;
     this.phase = 'over';
     this.held = [];

@@ -10,7 +10,8 @@ import {
   sentTo,
   targetStatus,
 } from './core.harness.ts';
-import type { AttemptResult, RouterEffect } from './events.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
+import type { RouterEffect } from './events.ts';
 
 const CONNECT_FAILED: AttemptResult = { kind: 'connectFailed', detail: 'refused' };
 const RESET: AttemptResult = { kind: 'serverFault', cause: 'reset', detail: '' };

@@ -2,8 +2,8 @@
 // means, and for its request, which ends with it or is decided anew as a whole.
 
 import type { AttemptOutcome, Usage } from '../../shared/protocol/messages.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
 import { pauseUntilMs } from '../policy/pause.ts';
-import type { AttemptResult } from './events.ts';
 import { bare, decide } from './core-decide.ts';
 import { noteDown } from './core-freshness.ts';
 import { releaseLease } from './core-leases.ts';

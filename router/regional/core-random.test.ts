@@ -5,7 +5,8 @@ import { expect, test } from 'vitest';
 import type { Incarnation, LeaseId, LinkId, PoolId, RequestId } from '../../shared/model/ids.ts';
 import type { RouterMessage } from '../../shared/protocol/messages.ts';
 import { chainOf, COMPLETE, configOf, CoreRig, MODEL } from './core.harness.ts';
-import type { AttemptResult, RouterEffect } from './events.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
+import type { RouterEffect } from './events.ts';
 
 const REPLICAS = ['a', 'b', 'c'];
 const RESULTS: readonly AttemptResult[] = [

@@ -17,11 +17,11 @@ import type { ReplicaReport } from '../../shared/model/report.ts';
 import { REGIONAL_DEFAULTS, type RegionalSettings } from '../../shared/model/settings.ts';
 import type { RouterMessage } from '../../shared/protocol/messages.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
 import { RegionalCore } from './core.ts';
 import type { TargetStatus } from './core-status.ts';
 import type {
   Attempt,
-  AttemptResult,
   PoolConfig,
   RegionalCoreConfig,
   RouteRequest,

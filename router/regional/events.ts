@@ -15,12 +15,12 @@ import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
 import type {
   AgentMessage,
   CloseReason,
   Hello,
   RouterMessage,
-  Usage,
 } from '../../shared/protocol/messages.ts';
 
 /** Everything about a request that routing may look at. */
@@ -68,35 +68,6 @@ export interface Attempt {
   readonly predictedPromptTokens: number;
   readonly predictedCachedTokens: number;
 }
-
-/** How an attempt ended. Only the shell knows whether a data event had been forwarded: `committed`. */
-export type AttemptResult =
-  | { readonly kind: 'complete'; readonly usage: Usage | null }
-  /** The client went away or its deadline passed. */
-  | { readonly kind: 'clientGone' }
-  /** The engine's answer was about the request itself (4xx): passed through, nobody's fault. */
-  | { readonly kind: 'clientError'; readonly status: number }
-  /** 429, 503, 529: it asks for a pause. */
-  | {
-      readonly kind: 'backPressure';
-      readonly status: number;
-      readonly retryAfterMs: number | null;
-    }
-  /** No connection: certainly not accepted. */
-  | { readonly kind: 'connectFailed'; readonly detail: string }
-  | {
-      readonly kind: 'serverFault';
-      readonly cause:
-        | 'status'
-        | 'reset'
-        | 'error_event'
-        | 'abort'
-        | 'truncated'
-        | 'first_token_timeout'
-        | 'stall'
-        | 'bad_answer';
-      readonly detail: string;
-    };
 
 export type RouterEvent =
   | { readonly kind: 'tick' }

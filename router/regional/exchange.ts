@@ -14,7 +14,7 @@ import type { BodyHold } from '../gateway/body-budget.ts';
 import { engineErrorAnswer } from '../gateway/error-envelope.ts';
 import type { OpenAiRequest } from '../gateway/openai-request.ts';
 import type { Reply } from '../gateway/reply.ts';
-import type { UpstreamResult } from '../gateway/upstream-result.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
 import {
   Upstream,
   type ClientError,
@@ -98,7 +98,7 @@ export class Exchange implements UpstreamOwner {
     const { deps } = this;
     this.decision = decision;
     if (this.closed || this.gone || this.request === null) {
-      const result: UpstreamResult = { kind: 'clientGone' };
+      const result: AttemptResult = { kind: 'clientGone' };
       deps.post({ kind: 'attemptEnded', lease: attempt.lease, result, committed: false });
       return;
     }
@@ -240,7 +240,7 @@ export class Exchange implements UpstreamOwner {
     }
   }
 
-  over(result: UpstreamResult, committed: boolean, clientError: ClientError | null): void {
+  over(result: AttemptResult, committed: boolean, clientError: ClientError | null): void {
     const { attempt } = this;
     this.upstream = null;
     this.lastCause = causeOf(result);
@@ -332,6 +332,6 @@ export class Exchange implements UpstreamOwner {
   }
 }
 
-function causeOf(result: UpstreamResult): string {
+function causeOf(result: AttemptResult): string {
   return result.kind === 'serverFault' ? result.cause : result.kind;
 }

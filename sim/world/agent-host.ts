@@ -13,11 +13,11 @@ import type {
   ProcessEvidence,
 } from '../../agent/events.ts';
 import type { WorldContext } from './context.ts';
+import { DrivenCore } from './driven-core.ts';
 import type { EngineHost } from './engine-host.ts';
 import { VirtualLink, type LinkTiming, type Wire } from './link.ts';
 import { describeAgentEffect, describeAgentEvent } from './narration.ts';
 import type { RouterHost } from './router-host.ts';
-import type { Planned } from './timeline.ts';
 
 export interface AgentHostOptions {
   readonly name: string;
@@ -41,7 +41,7 @@ export class AgentHost {
   readonly #options: AgentHostOptions;
   readonly #context: WorldContext;
   readonly #links = new Map<LinkId, VirtualLink>();
-  #wake: Planned | null = null;
+  readonly #driven: DrivenCore<AgentEvent, AgentEffect>;
   #starts = 0;
   #dials = 0;
   /** Log codes by name. */
@@ -53,6 +53,13 @@ export class AgentHost {
     this.name = options.name;
     this.#options = options;
     this.#context = options.context;
+    this.#driven = new DrivenCore(options.context, {
+      core: () => this.core,
+      tick: { kind: 'tick' },
+      carryOut: (effect) => this.#carryOut(effect),
+      describe: (event, effects) =>
+        `${this.name} ${describeAgentEvent(event)} → ${effects.map(describeAgentEffect).join(' ')}`,
+    });
   }
 
   get up(): boolean {
@@ -80,7 +87,7 @@ export class AgentHost {
       proofPort: null,
       wallMs: () => this.#context.timeline.nowMs,
     });
-    this.#handle({ kind: 'start' });
+    this.#driven.handle({ kind: 'start' });
     for (const router of this.#options.routers) this.#dial(router);
   }
 
@@ -88,29 +95,9 @@ export class AgentHost {
   stop(): void {
     this.core = null;
     this.#starts++;
-    this.#context.timeline.cancel(this.#wake);
+    this.#driven.arm();
     for (const link of this.#links.values()) link.cut();
     this.#links.clear();
-  }
-
-  #handle(event: AgentEvent): void {
-    const { core } = this;
-    if (core === null) return;
-    const effects = core.handle(event, this.#context.timeline.nowMs);
-    for (const effect of effects) this.#carryOut(effect);
-    this.#arm();
-    this.#context.handled(
-      `${this.name} ${describeAgentEvent(event)} → ${effects.map(describeAgentEffect).join(' ')}`,
-    );
-  }
-
-  #arm(): void {
-    this.#context.timeline.cancel(this.#wake);
-    const wakeMs = this.core?.nextWakeMs() ?? null;
-    this.#wake =
-      wakeMs === null
-        ? null
-        : this.#context.timeline.at(wakeMs, () => this.#handle({ kind: 'tick' }));
   }
 
   #carryOut(effect: AgentEffect): void {
@@ -140,7 +127,7 @@ export class AgentHost {
       const result = engine.scrape();
       const evidence = this.#options.evidence(engine);
       this.#alive(halfMs, () =>
-        this.#handle({ kind: 'scraped', replica, sentMs, result, evidence }),
+        this.#driven.handle({ kind: 'scraped', replica, sentMs, result, evidence }),
       );
     });
   }
@@ -148,7 +135,7 @@ export class AgentHost {
   #identify(replica: ReplicaId): void {
     const engine = this.#engine(replica);
     this.#alive(this.#options.scrapeMs, () =>
-      this.#handle({ kind: 'identified', replica, result: engine.identify() }),
+      this.#driven.handle({ kind: 'identified', replica, result: engine.identify() }),
     );
   }
 
@@ -163,7 +150,7 @@ export class AgentHost {
       done = true;
       this.#context.timeline.cancel(deadline);
       this.#alive(0, () =>
-        this.#handle({ kind: 'generated', replica: order.replica, id: order.id, outcome }),
+        this.#driven.handle({ kind: 'generated', replica: order.replica, id: order.id, outcome }),
       );
     };
     const deadline = this.#context.timeline.after(order.deadlineMs, () => {
@@ -215,17 +202,17 @@ export class AgentHost {
       });
       this.#links.set(id, link);
       router.linked(link);
-      this.#handle({ kind: 'linkUp', link: id });
+      this.#driven.handle({ kind: 'linkUp', link: id });
     });
   }
 
   #fromRouter(link: LinkId, message: RouterMessage): void {
-    if (this.#links.has(link)) this.#handle({ kind: 'message', link, message });
+    if (this.#links.has(link)) this.#driven.handle({ kind: 'message', link, message });
   }
 
   #linkDown(link: LinkId, router: RouterHost): void {
     if (!this.#links.delete(link)) return;
-    this.#handle({ kind: 'linkDown', link });
+    this.#driven.handle({ kind: 'linkDown', link });
     this.#alive(this.#options.redialMs, () => this.#dial(router));
   }
 

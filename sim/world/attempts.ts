@@ -3,7 +3,8 @@
 
 import type { LeaseId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
-import type { Attempt, AttemptResult } from '../../router/regional/events.ts';
+import type { AttemptResult } from '../../router/policy/attempt-result.ts';
+import type { Attempt } from '../../router/regional/events.ts';
 import type { WorldContext } from './context.ts';
 import type { EngineEnd, EngineHost } from './engine-host.ts';
 import type { Planned } from './timeline.ts';

@@ -22,10 +22,10 @@ import {
   type RequestWork,
 } from './attempts.ts';
 import type { WorldContext } from './context.ts';
+import { DrivenCore } from './driven-core.ts';
 import type { EngineHost } from './engine-host.ts';
 import type { VirtualLink } from './link.ts';
 import { describeRouterEffect, describeRouterEvent } from './narration.ts';
-import type { Planned } from './timeline.ts';
 
 export interface RequestListener {
   attempt(attempt: Attempt): void;
@@ -59,7 +59,7 @@ export class RouterHost {
   readonly #greeted = new Set<LinkId>();
   readonly #requests = new Map<RequestId, OpenRequest>();
   readonly #attempts: Attempts;
-  #wake: Planned | null = null;
+  readonly #driven: DrivenCore<RouterEvent, RouterEffect>;
   #starts = 0;
   /** What the core reported by name: limits reached and log codes. */
   readonly counts = new Map<string, number>();
@@ -72,12 +72,19 @@ export class RouterHost {
     this.name = options.name;
     this.#options = options;
     this.#context = options.context;
+    this.#driven = new DrivenCore(options.context, {
+      core: () => this.core,
+      tick: { kind: 'tick' },
+      carryOut: (effect) => this.#carryOut(effect),
+      describe: (event, effects) =>
+        `${this.name} ${describeRouterEvent(event)} → ${effects.map(describeRouterEffect).join(' ')}`,
+    });
     this.#attempts = new Attempts({
       context: options.context,
       netMs: options.netMs,
       engineAt: (url) => options.engineAt(url),
       firstToken: (attempt) => this.#firstToken(attempt),
-      firstTokenLate: (lease) => this.#handle({ kind: 'firstTokenLate', lease }),
+      firstTokenLate: (lease) => this.#driven.handle({ kind: 'firstTokenLate', lease }),
       ended: (end) => this.#attemptEnded(end),
     });
   }
@@ -100,13 +107,13 @@ export class RouterHost {
       random,
       wallMs: () => this.#context.timeline.nowMs,
     });
-    this.#arm();
+    this.#driven.arm();
   }
 
   /** The process dies: its clients and engines see closed sockets, its agents a closed link. */
   stop(): void {
     this.core = null;
-    this.#context.timeline.cancel(this.#wake);
+    this.#driven.arm();
     this.#attempts.drop();
     for (const link of this.#links.values()) link.cut();
     this.#links.clear();
@@ -122,7 +129,7 @@ export class RouterHost {
       return;
     }
     this.#requests.set(request.id, { request, work, listener, state: 'new' });
-    this.#handle({ kind: 'arrived', request });
+    this.#driven.handle({ kind: 'arrived', request });
     this.#assertPlaced(request.id);
   }
 
@@ -131,7 +138,7 @@ export class RouterHost {
     if (open === undefined) return;
     const queued = open.state === 'queued';
     if (queued) this.#requests.delete(request);
-    this.#handle({ kind: 'clientGone', request });
+    this.#driven.handle({ kind: 'clientGone', request });
     if (queued) open.listener.end({ kind: 'clientGone' });
   }
 
@@ -145,15 +152,15 @@ export class RouterHost {
     this.onReceive?.(link, message);
     if (message.kind === 'hello') {
       this.#greeted.add(link);
-      this.#handle({ kind: 'linkUp', link, hello: message });
+      this.#driven.handle({ kind: 'linkUp', link, hello: message });
     } else if (this.#greeted.has(link)) {
-      this.#handle({ kind: 'message', link, message });
+      this.#driven.handle({ kind: 'message', link, message });
     }
   }
 
   linkDown(link: LinkId): void {
     if (!this.#links.delete(link) || !this.#greeted.delete(link)) return;
-    this.#handle({ kind: 'linkDown', link });
+    this.#driven.handle({ kind: 'linkDown', link });
   }
 
   /** How the core sees a replica's only rank now; null where it does not know it. */
@@ -191,26 +198,6 @@ export class RouterHost {
       if (found !== undefined) return found;
     }
     return null;
-  }
-
-  #handle(event: RouterEvent): void {
-    const { core } = this;
-    if (core === null) return;
-    const effects = core.handle(event, this.#context.timeline.nowMs);
-    for (const effect of effects) this.#carryOut(effect);
-    this.#arm();
-    this.#context.handled(
-      `${this.name} ${describeRouterEvent(event)} → ${effects.map(describeRouterEffect).join(' ')}`,
-    );
-  }
-
-  #arm(): void {
-    this.#context.timeline.cancel(this.#wake);
-    const wakeMs = this.core?.nextWakeMs() ?? null;
-    this.#wake =
-      wakeMs === null
-        ? null
-        : this.#context.timeline.at(wakeMs, () => this.#handle({ kind: 'tick' }));
   }
 
   #carryOut(effect: RouterEffect): void {
@@ -258,7 +245,7 @@ export class RouterHost {
 
   #firstToken(attempt: Attempt): void {
     this.#requests.get(attempt.request)?.listener.firstToken();
-    this.#handle({ kind: 'firstToken', lease: attempt.lease });
+    this.#driven.handle({ kind: 'firstToken', lease: attempt.lease });
   }
 
   #attemptEnded(ended: AttemptEnd): void {
@@ -266,7 +253,7 @@ export class RouterHost {
     const open = this.#requests.get(request);
     if (open !== undefined) open.state = 'new';
     const { result, committed } = ended;
-    this.#handle({ kind: 'attemptEnded', lease, result, committed });
+    this.#driven.handle({ kind: 'attemptEnded', lease, result, committed });
     const end = requestEndOf(ended);
     if (end === null) this.#assertPlaced(request);
     else this.#finish(request, end);
@@ -295,7 +282,7 @@ export class RouterHost {
     const engine = this.#options.engineAt(url);
     this.#later(() => {
       const answer = (ok: boolean): void =>
-        this.#later(() => this.#handle({ kind: 'probed', replica, ok }));
+        this.#later(() => this.#driven.handle({ kind: 'probed', replica, ok }));
       if (engine === null || engine.unreachable) answer(false);
       else engine.probe(answer);
     });
