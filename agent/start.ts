@@ -6,6 +6,7 @@
 import type { LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
 import type { LinkEnd } from '../shared/runtime/link-socket.ts';
 import type { AgentId } from '../shared/model/ids.ts';
+import { CoreDriver } from '../shared/runtime/core-driver.ts';
 import { randomHex } from '../shared/runtime/entropy.ts';
 import { createHttpPools, type HttpPools } from '../shared/runtime/http-pool.ts';
 import { startLinkClient, type LinkClient } from '../shared/runtime/link-client.ts';
@@ -13,9 +14,8 @@ import type { Resolve } from '../shared/runtime/link-names.ts';
 import type { RoleRuntime } from '../shared/runtime/role.ts';
 import { SOFTWARE } from '../shared/runtime/version.ts';
 import { AgentCore, type AgentStatus } from './core.ts';
-import { Driver } from './driver.ts';
 import { EngineClient } from './engines/client.ts';
-import type { AgentEffect, AgentEngine, GenerateOrder } from './events.ts';
+import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder } from './events.ts';
 import { listProcesses, ProcessWitness } from './evidence.ts';
 import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
@@ -69,7 +69,7 @@ interface EngineBeside {
 interface Life {
   readonly agentId: AgentId;
   readonly core: AgentCore;
-  readonly driver: Driver;
+  readonly driver: CoreDriver<AgentEvent, AgentEffect>;
   readonly links: LinkClient;
 }
 
@@ -173,11 +173,16 @@ class Agent implements RunningAgent {
       proofPort: this.#http?.port ?? null,
       wallMs: () => clock.wallMs(),
     });
-    const driver = new Driver({
+    const driver = new CoreDriver<AgentEvent, AgentEffect>({
       core,
+      tick: { kind: 'tick' },
       clock,
       timers,
-      carryOut: (effect, nowMs) => this.#carryOut(life, effect, nowMs),
+      carry: (effect, nowMs) => this.#carryOut(life, effect, nowMs),
+      // A control loop with a bug is better dead than wrong: its supervisor starts it again.
+      onBug: (error) => {
+        throw error;
+      },
     });
     const { resolve } = this.#surroundings;
     const links = startLinkClient({
@@ -185,27 +190,27 @@ class Agent implements RunningAgent {
       secret: this.#options.linkSecret,
       runtime: this.#runtime,
       ...(resolve === undefined ? {} : { resolve }),
-      onUp: (link) => driver.deliver({ kind: 'linkUp', link }),
+      onUp: (link) => driver.post({ kind: 'linkUp', link }),
       onMessage: (link, message) => {
         this.#metrics.add('link_messages_total', { direction: 'in', kind: message.kind });
-        driver.deliver({ kind: 'message', link, message });
+        driver.post({ kind: 'message', link, message });
       },
       onDown: (link, reason) => this.#linkDown(driver, link, reason),
     });
     const life: Life = { agentId, core, driver, links };
     this.#life = life;
-    driver.deliver({ kind: 'start' });
+    driver.post({ kind: 'start' });
   }
 
   async #end(life: Life): Promise<void> {
-    life.driver.deliver({ kind: 'stop' });
+    life.driver.post({ kind: 'stop' });
     life.driver.stop();
     await life.links.close();
   }
 
-  #linkDown(driver: Driver, link: LinkId, reason: LinkEnd): void {
+  #linkDown(driver: CoreDriver<AgentEvent, AgentEffect>, link: LinkId, reason: LinkEnd): void {
     this.#metrics.add('link_ends_total', { reason });
-    driver.deliver({ kind: 'linkDown', link });
+    driver.post({ kind: 'linkDown', link });
   }
 
   #carryOut(life: Life, effect: AgentEffect, nowMs: number): void {
@@ -242,7 +247,7 @@ class Agent implements RunningAgent {
     if (ranks > engine.ranks) return this.#beginAnew(life, engine, ranks);
     const port = result.kind === 'ok' ? 'answers' : 'refuses';
     const evidence = await engine.witness.evidence(port);
-    life.driver.deliver({ kind: 'scraped', replica, sentMs, result, evidence });
+    life.driver.post({ kind: 'scraped', replica, sentMs, result, evidence });
   }
 
   async #beginAnew(life: Life, engine: EngineBeside, ranks: number): Promise<void> {
@@ -258,7 +263,7 @@ class Agent implements RunningAgent {
     const engine = this.#engines.get(replica);
     if (engine === undefined) return;
     const result = await identifyEngine(engine.client);
-    life.driver.deliver({ kind: 'identified', replica, result });
+    life.driver.post({ kind: 'identified', replica, result });
   }
 
   async #generate(life: Life, order: GenerateOrder): Promise<void> {
@@ -280,6 +285,6 @@ class Agent implements RunningAgent {
       const ttftSeconds = outcome.ttftMs / 1_000;
       this.#metrics.observe('generation_ttft_seconds', ttftSeconds, { replica, purpose });
     }
-    life.driver.deliver({ kind: 'generated', replica, id, outcome });
+    life.driver.post({ kind: 'generated', replica, id, outcome });
   }
 }

@@ -3,14 +3,14 @@
 
 import { ERRORS, FleetError } from '../../shared/errors.ts';
 import type { Decision } from '../../shared/model/decision.ts';
+import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
 import type { LinkServer, LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
 import { LimitError } from '../gateway/read-body.ts';
-import { CoreDriver, type CoreMachine } from './driver.ts';
-import type { RegionalCoreConfig, RouterEffect, RouteRequest } from './events.ts';
+import type { RegionalCoreConfig, RouterEffect, RouteRequest, RouterEvent } from './events.ts';
 import { type Call, routeLabel } from './http-listener.ts';
 import { LinkDesk } from './link-desk.ts';
 import type { MetricName } from './metrics.ts';
@@ -20,7 +20,9 @@ import { RequestDesk } from './request-desk.ts';
 import { logRequest, refusedRecord } from './request-log.ts';
 
 export interface ShellDeps {
-  readonly core: CoreMachine & { explain(request: RouteRequest, nowMs: number): Decision };
+  readonly core: CoreMachine<RouterEvent, RouterEffect> & {
+    explain(request: RouteRequest, nowMs: number): Decision;
+  };
   readonly options: RouterOptions;
   readonly runtime: RoleRuntime;
   readonly metrics: Metrics<MetricName>;
@@ -33,7 +35,7 @@ export class RegionalShell {
   readonly links: LinkDesk;
   reloadable: RouterReloadable;
   private readonly deps: ShellDeps;
-  private readonly driver: CoreDriver;
+  private readonly driver: CoreDriver<RouterEvent, RouterEffect>;
   private linkServer: LinkServer | null = null;
 
   constructor(deps: ShellDeps) {
@@ -42,6 +44,7 @@ export class RegionalShell {
     const { core, runtime, metrics, options } = deps;
     this.driver = new CoreDriver({
       core,
+      tick: { kind: 'tick' },
       clock: runtime.clock,
       timers: runtime.timers,
       carry: (effect) => this.carry(effect),

@@ -9,7 +9,7 @@ import {
   type ReplicaId,
   type RequestId,
 } from '../../shared/model/ids.ts';
-import type { CoreMachine } from '../../router/regional/driver.ts';
+import type { CoreMachine } from '../../shared/runtime/core-driver.ts';
 import type {
   Attempt,
   RouteRequest,
@@ -23,7 +23,7 @@ interface OpenRequest {
   lease: LeaseId | null;
 }
 
-export class PlainCore implements CoreMachine {
+export class PlainCore implements CoreMachine<RouterEvent, RouterEffect> {
   readonly events: RouterEvent[] = [];
   urls: string[];
   queueing = false;

@@ -2,38 +2,42 @@
 // while effects are carried out (a connection that ends when it is aborted) wait for their turn, so the core
 // never sees an event inside another.
 
-import type { Clock } from '../../shared/runtime/clock.ts';
-import type { Timers } from '../../shared/runtime/timers.ts';
-import type { RouterEffect, RouterEvent } from './events.ts';
+import type { Clock } from './clock.ts';
+import type { Timers } from './timers.ts';
 
-export interface CoreMachine {
-  handle(event: RouterEvent, nowMs: number): readonly RouterEffect[];
+export interface CoreMachine<Event, Effect> {
+  handle(event: Event, nowMs: number): readonly Effect[];
   nextWakeMs(): number | null;
 }
 
-export interface DriverDeps {
-  readonly core: CoreMachine;
+export interface DriverDeps<Event, Effect> {
+  readonly core: CoreMachine<Event, Effect>;
+  /** What its timer brings the core. */
+  readonly tick: Event;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** Carries one effect out. A throw is a bug of one request, not of the router. */
-  readonly carry: (effect: RouterEffect) => void;
-  /** The core, or an effect of this event, threw. */
-  readonly onBug: (error: unknown, event: RouterEvent) => void;
+  /** Carries one effect out. `nowMs` is the time at which the core was asked. */
+  readonly carry: (effect: Effect, nowMs: number) => void;
+  /** The core, or an effect of this event, threw. Where this throws too, the process ends. */
+  readonly onBug: (error: unknown, event: Event) => void;
 }
 
-export class CoreDriver {
-  private readonly deps: DriverDeps;
-  private readonly waiting: RouterEvent[] = [];
+/** Least delay of a wake: one named in the past cannot spin. */
+const MIN_WAKE_MS = 1;
+
+export class CoreDriver<Event, Effect> {
+  private readonly deps: DriverDeps<Event, Effect>;
+  private readonly waiting: Event[] = [];
   private busy = false;
   private stopped = false;
   private wakeMs: number | null = null;
   private cancelWake: (() => void) | null = null;
 
-  constructor(deps: DriverDeps) {
+  constructor(deps: DriverDeps<Event, Effect>) {
     this.deps = deps;
   }
 
-  post(event: RouterEvent): void {
+  post(event: Event): void {
     if (this.stopped) return;
     this.waiting.push(event);
     if (this.busy) return;
@@ -45,23 +49,25 @@ export class CoreDriver {
     this.arm();
   }
 
+  /** No event reaches the core any more. */
   stop(): void {
     this.stopped = true;
     this.cancelWake?.();
     this.cancelWake = null;
   }
 
-  private step(event: RouterEvent): void {
+  private step(event: Event): void {
     const { core, clock, carry, onBug } = this.deps;
-    let effects: readonly RouterEffect[] = [];
+    const nowMs = clock.nowMs();
+    let effects: readonly Effect[] = [];
     try {
-      effects = core.handle(event, clock.nowMs());
+      effects = core.handle(event, nowMs);
     } catch (error) {
       onBug(error, event);
     }
     for (const effect of effects) {
       try {
-        carry(effect);
+        carry(effect, nowMs);
       } catch (error) {
         onBug(error, event);
       }
@@ -70,16 +76,16 @@ export class CoreDriver {
 
   private arm(): void {
     if (this.stopped) return;
-    const { core, clock, timers } = this.deps;
+    const { core, clock, timers, tick } = this.deps;
     const wakeMs = core.nextWakeMs();
     if (wakeMs === this.wakeMs && this.cancelWake !== null) return;
     this.cancelWake?.();
     this.cancelWake = null;
     this.wakeMs = wakeMs;
     if (wakeMs === null) return;
-    this.cancelWake = timers.after(Math.max(1, wakeMs - clock.nowMs()), () => {
+    this.cancelWake = timers.after(Math.max(MIN_WAKE_MS, wakeMs - clock.nowMs()), () => {
       this.cancelWake = null;
-      this.post({ kind: 'tick' });
+      this.post(tick);
     });
   }
 }
