@@ -1,6 +1,7 @@
 // Asking an engine for its figures and for what it is.
 
 import type { ModelInfo } from '../shared/model/report.ts';
+import { MAX_MODELS, MAX_TEXT } from '../shared/protocol/limits.ts';
 import type { EngineClient, EngineFailure } from './engines/client.ts';
 import { readVllmMetrics } from './engines/vllm.ts';
 import { absentRank } from './events.ts';
@@ -8,7 +9,6 @@ import type { EngineScrape, IdentityResult, ScrapeResult } from './events.ts';
 
 const SCRAPE_TIMEOUT_MS = 5_000;
 const IDENTIFY_TIMEOUT_MS = 5_000;
-const MAX_MODELS = 1_024;
 
 export async function scrapeEngine(
   client: EngineClient,
@@ -36,7 +36,7 @@ export async function identifyEngine(client: EngineClient): Promise<IdentityResu
     kind: 'ok',
     identity: {
       kind: rows.find((row) => row.owner !== null)?.owner ?? 'unknown',
-      version: typeof said?.['version'] === 'string' ? said['version'] : null,
+      version: nameOf(said?.['version']),
       models: modelsOf(rows),
     },
   };
@@ -65,17 +65,23 @@ function modelRows(body: string): readonly ModelRow[] | null {
   return data.slice(0, MAX_MODELS).flatMap((item: unknown): ModelRow[] => {
     if (typeof item !== 'object' || item === null) return [];
     const row = item as Record<string, unknown>;
-    if (typeof row['id'] !== 'string') return [];
+    const id = nameOf(row['id']);
+    if (id === null) return [];
     const length = row['max_model_len'];
     return [
       {
-        id: row['id'],
-        parent: typeof row['parent'] === 'string' ? row['parent'] : null,
-        owner: typeof row['owned_by'] === 'string' ? row['owned_by'] : null,
+        id,
+        parent: nameOf(row['parent']),
+        owner: nameOf(row['owned_by']),
         maxModelLen: typeof length === 'number' && length > 0 ? length : null,
       },
     ];
   });
+}
+
+/** A name that a report can carry: one that is too long would end the link to every router. */
+function nameOf(value: unknown): string | null {
+  return typeof value === 'string' && value.length <= MAX_TEXT ? value : null;
 }
 
 /** Adapters stand in the list as models with a parent; here they belong to it. */
