@@ -3,7 +3,7 @@
 
 import type { CoreContext } from './core-context.ts';
 import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
-import { Backlog } from './policy/backlog.ts';
+import { Backlog, entryMs } from './policy/backlog.ts';
 import { CostLearner, DEFAULT_PRIOR, loneObservation } from './policy/cost-learner.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import type { Foreign } from './policy/foreign.ts';
@@ -222,13 +222,14 @@ export class TargetState {
   run(nowMs: number): void {
     this.nowMs = nowMs;
     this.ledger.expire(nowMs);
-    for (const endMs of this.backlog.advance(this.learner.curve(), nowMs)) {
-      this.observer.blurred(endMs);
-      this.version += 1;
-    }
-    const { stepTokens } = this.learner.curve();
-    const waitingSinceMs = this.backlog.head()?.sentMs ?? null;
-    for (const observation of this.observer.settle({ stepTokens, waitingSinceMs }, nowMs)) {
+    const curve = this.learner.curve();
+    this.version += this.backlog.advance(curve, nowMs).length;
+    const engine = {
+      stepTokens: curve.stepTokens,
+      waitingSinceMs: this.backlog.firstStream()?.sentMs ?? null,
+      prefillMs: (entry: LedgerEntry): number => entryMs(curve, entry),
+    };
+    for (const observation of this.observer.settle(engine, nowMs)) {
       this.learner.observe(observation);
       this.busy.observe(observation.sums.uncached, observation.ms);
       this.version += 1;
@@ -281,6 +282,7 @@ export class TargetState {
     if (entry.router !== null && this.ledger.openCount() === 1) this.workSinceMs = entry.sentMs;
     this.history.opened(entry);
     this.backlog.add(entry);
+    if (!entry.facts.streamed) this.observer.sentUnseen(entry);
     if (entry.router !== null) this.kv.opened(entry, this.nowMs);
   }
 
@@ -300,7 +302,7 @@ export class TargetState {
     this.version += 1;
     const endedMs = entry.endedMs ?? entry.sentMs;
     const open = this.ledger.openCount() + 1;
-    if (entry.prefillEndMs === null || !entry.facts.streamed) this.observer.blurred(endedMs);
+    if (entry.outcome !== 'complete') this.cutShort(entry, endedMs);
     const past = entry.prefillEndMs !== null || entry.outcome === 'complete';
     if (!entry.facts.streamed && past) this.unstreamed.ended(endedMs);
     if (entry.outcome === 'complete') {
@@ -312,6 +314,12 @@ export class TargetState {
     this.kv.closed(entry, this.nowMs);
     this.history.closedAt(entry, this.nowMs);
     if (entry.router !== null) this.slots.ended(open, endedMs);
+  }
+
+  /** An end without a whole answer: where the prefill may have been cut short, nobody knows how much was done. */
+  private cutShort(entry: LedgerEntry, endedMs: number): void {
+    if (!entry.facts.streamed) this.observer.abandonedUnseen(entry, endedMs);
+    else if (entry.prefillEndMs === null) this.observer.blurred(endedMs);
   }
 
   /** What the usage of a user's finished request teaches. */

@@ -79,7 +79,7 @@ describe('what waits', () => {
     backlog.add(entryAt(50, 100));
     const early = entryAt(10, 100);
     backlog.add(early);
-    expect(backlog.head()).toBe(early);
+    expect(backlog.firstStream()).toBe(early);
   });
 
   test('is nothing without requests', () => {

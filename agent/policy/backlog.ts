@@ -28,6 +28,12 @@ export function tokensOf(entry: LedgerEntry): { uncached: number; cached: number
   return { uncached, cached: Math.max(0, entry.facts.promptTokens - uncached) };
 }
 
+/** ms of its prefill alone. */
+export function entryMs(curve: CostCurve, entry: LedgerEntry): number {
+  const { uncached, cached } = tokensOf(entry);
+  return prefillMs(curve, uncached, cached);
+}
+
 export class Backlog {
   /** In order of sending: the order of arrival at the engine. */
   private readonly waiting: LedgerEntry[] = [];
@@ -69,9 +75,9 @@ export class Backlog {
     return this.waiting.length;
   }
 
-  /** Oldest that waits, or null. */
-  head(): LedgerEntry | null {
-    return this.waiting[0] ?? null;
+  /** Oldest stream that waits, or null. */
+  firstStream(): LedgerEntry | null {
+    return this.waiting.find((entry) => entry.facts.streamed) ?? null;
   }
 
   /** Lets the model finish those that show no first token; says when each of them ended. */
@@ -86,11 +92,11 @@ export class Backlog {
     }
   }
 
-  /** Whether nothing sent noticeably earlier still waits: what `entry` took says something about its cost. */
+  /** Whether no stream sent noticeably earlier still waits: what `entry` took says something about its cost. */
   isNext(entry: LedgerEntry): boolean {
     for (const other of this.waiting) {
       if (other === entry || other.sentMs > entry.sentMs) return true;
-      if (!other.facts.streamed || entry.sentMs - other.sentMs > OVERTAKEN_MS) return false;
+      if (other.facts.streamed && entry.sentMs - other.sentMs > OVERTAKEN_MS) return false;
     }
     return true;
   }
@@ -107,8 +113,7 @@ export class Backlog {
   modelledEndMs(curve: CostCurve): number | null {
     const head = this.waiting[0];
     if (head === undefined || head.facts.streamed || this.held.has(head)) return null;
-    const { uncached, cached } = tokensOf(head);
-    return Math.max(head.sentMs, this.lastEndMs) + prefillMs(curve, uncached, cached);
+    return Math.max(head.sentMs, this.lastEndMs) + entryMs(curve, head);
   }
 
   /**

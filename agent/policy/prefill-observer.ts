@@ -5,14 +5,19 @@
 // each other are one. But a step that ends one prompt computes the head of the next with what is left of its
 // budget: an instant is *clean* only when nothing sent before it still waits. So an observation reaches from
 // one clean instant to the next, or, where none comes, over `wideSteps` steps' tokens, of which the two blurred
-// ends are a small part. Links deliver out of order among each other, so instants settle for `settleMs` first;
-// an observation then waits, bounded, until the usage of its requests has told their true tokens.
-// What blurs an interval (an abort in mid-prefill, foreign work, a modelled prefill) drops it.
+// ends are a small part; over half of that where only one end is blurred. Links deliver out of order among each
+// other, so instants settle for `settleMs` first; an observation then waits, bounded, until the usage of its
+// requests has told their true tokens.
+// Requests that show no first token are prefilled in the same order: each belongs to the next instant of a stream
+// sent after it. Sent within `orderMs` of that stream it may have come after it: such an instant is not clean
+// either, and the observation widens until that part of it is small.
+// What blurs an interval (an abort in mid-prefill, foreign work) drops it.
 
 import { addToSums, emptySums } from '../../shared/model/cost-curve.ts';
 import { sharedSteps } from './cost-learner.ts';
 import type { PrefillObservation } from './cost-learner.ts';
 import type { LedgerEntry } from './ledger.ts';
+import { beginningOf, UnseenPrefills } from './unseen-prefills.ts';
 
 export interface ObserverSettings {
   /** ms that an instant waits for earlier ones still on the way. */
@@ -23,8 +28,12 @@ export interface ObserverSettings {
   readonly usageWaitMs: number;
   /** Observations that wait at once. */
   readonly maxPending: number;
-  /** Uncached tokens, in steps, after which an observation ends at an instant that is not clean. */
+  /** Uncached tokens, in steps, of an observation at whose ends no instant is clean. */
   readonly wideSteps: number;
+  /** Requests sent within this time may be served in either order, ms. */
+  readonly orderMs: number;
+  /** Share of an observation's tokens whose place may be uncertain. */
+  readonly vagueRatio: number;
 }
 
 export const OBSERVER_DEFAULTS: ObserverSettings = {
@@ -32,21 +41,44 @@ export const OBSERVER_DEFAULTS: ObserverSettings = {
   sameMs: 2,
   usageWaitMs: 120_000,
   maxPending: 512,
-  wideSteps: 4,
+  wideSteps: 3,
+  orderMs: 50,
+  vagueRatio: 0.125,
 };
+
+/** The engine as its agent knows it. */
+export interface ObservedEngine {
+  readonly stepTokens: number;
+  /** When the oldest stream that still waits was sent; null when none does. */
+  readonly waitingSinceMs: number | null;
+  /** ms that the present curve gives the entry's prefill. */
+  readonly prefillMs: (entry: LedgerEntry) => number;
+}
 
 interface Pass {
   readonly entry: LedgerEntry;
   readonly atMs: number;
 }
 
-/** From a clean or accepted start to the instant at hand. */
+/** From an instant, or an idle engine, to the instant at hand. */
 interface Stretch {
   readonly startMs: number;
+  readonly cleanStart: boolean;
   readonly idleBefore: boolean;
-  readonly members: LedgerEntry[];
-  instants: number;
-  tokens: number;
+  readonly members: readonly LedgerEntry[];
+  readonly instants: number;
+  readonly tokens: number;
+}
+
+/** First tokens that came as one, and what was prefilled before them unseen. */
+interface Instant {
+  readonly endMs: number;
+  /** Nothing sent before it still waits. */
+  readonly clean: boolean;
+  /** In order of sending. */
+  readonly entries: readonly LedgerEntry[];
+  /** Tokens of those that may have come after it. */
+  readonly vagueTokens: number;
 }
 
 interface Pending {
@@ -60,18 +92,30 @@ interface Pending {
 
 export class PrefillObserver {
   private readonly settings: ObserverSettings;
+  private readonly unseen = new UnseenPrefills();
   private passes: Pass[] = [];
   private blurs: number[] = [];
   private pending: Pending[] = [];
   private lastEndMs = -Infinity;
-  /** Null where the start of an observation is not known. */
+  /** Null between observations. */
   private stretch: Stretch | null = null;
-  /** The last instant may start one. */
-  private startable = false;
+  /** The last instant was clean. */
+  private lastClean = false;
   private wakeMs = Infinity;
 
   constructor(settings: ObserverSettings = OBSERVER_DEFAULTS) {
     this.settings = settings;
+  }
+
+  /** A request that will show no first token was sent. */
+  sentUnseen(entry: LedgerEntry): void {
+    this.unseen.add(entry);
+  }
+
+  /** It ended without a whole answer: how much of it was prefilled cannot be told. */
+  abandonedUnseen(entry: LedgerEntry, atMs: number): void {
+    this.unseen.remove(entry);
+    this.blurred(atMs);
   }
 
   /** A first token. */
@@ -88,12 +132,13 @@ export class PrefillObserver {
   }
 
   clear(): void {
+    this.unseen.clear();
     this.passes = [];
     this.blurs = [];
     this.pending = [];
     this.lastEndMs = -Infinity;
     this.stretch = null;
-    this.startable = false;
+    this.lastClean = false;
   }
 
   /** When something may settle; null when nothing is on the way. */
@@ -101,31 +146,21 @@ export class PrefillObserver {
     return this.passes.length === 0 ? null : this.wakeMs;
   }
 
-  /**
-   * Observations that have become final. The agent's own generations alone make none. `waitingSinceMs`: when the
-   * oldest request that still waits was sent; null when none does.
-   */
-  settle(
-    engine: { readonly stepTokens: number; readonly waitingSinceMs: number | null },
-    nowMs: number,
-  ): PrefillObservation[] {
-    const { stepTokens } = engine;
+  /** Observations that have become final. The agent's own generations alone make none. */
+  settle(engine: ObservedEngine, nowMs: number): PrefillObservation[] {
     this.group(engine, nowMs);
     const settled: PrefillObservation[] = [];
     this.pending = this.pending.filter((waiting) => {
       const open = waiting.members.some((entry) => entry.endedMs === null);
       if (open && nowMs - waiting.sinceMs < this.settings.usageWaitMs) return true;
-      const observation = open ? null : observationOf(waiting, stepTokens);
+      const observation = open ? null : observationOf(waiting, engine.stepTokens);
       if (observation !== null) settled.push(observation);
       return false;
     });
     return settled;
   }
 
-  private group(
-    engine: { readonly stepTokens: number; readonly waitingSinceMs: number | null },
-    nowMs: number,
-  ): void {
+  private group(engine: ObservedEngine, nowMs: number): void {
     const { settleMs } = this.settings;
     this.passes.sort((a, b) => a.atMs - b.atMs);
     while (this.passes.length > 0) {
@@ -142,39 +177,53 @@ export class PrefillObserver {
       this.wakeMs = endMs + settleMs;
       if (this.wakeMs > nowMs) return;
       const members = this.passes.splice(0, size).map((pass) => pass.entry);
-      const waits = Math.min(
-        engine.waitingSinceMs ?? Infinity,
-        ...this.passes.map((pass) => pass.entry.sentMs),
-      );
-      const wideTokens = this.settings.wideSteps * engine.stepTokens;
-      this.close(members, { endMs, clean: waits >= endMs, wideTokens }, nowMs);
+      const instant = this.instantOf(members, endMs, engine.waitingSinceMs);
+      if (instant === null) this.forgetUntil(endMs);
+      else this.close(instant, engine, nowMs);
     }
   }
 
-  private close(
+  /** Null where what was prefilled before it is no longer known. */
+  private instantOf(
     members: readonly LedgerEntry[],
-    instant: { readonly endMs: number; readonly clean: boolean; readonly wideTokens: number },
-    nowMs: number,
-  ): void {
+    endMs: number,
+    waitingSinceMs: number | null,
+  ): Instant | null {
+    const lastSentMs = Math.max(...members.map((entry) => entry.sentMs));
+    const unseen = this.unseen.take(lastSentMs);
+    if (unseen === null) return null;
+    const vague = unseen.filter((entry) => entry.sentMs > lastSentMs - this.settings.orderMs);
+    const waits = Math.min(
+      waitingSinceMs ?? Infinity,
+      this.unseen.oldestMs ?? Infinity,
+      ...this.passes.map((pass) => pass.entry.sentMs),
+    );
+    return {
+      endMs,
+      clean: vague.length === 0 && waits >= endMs,
+      entries: [...unseen, ...members].sort((a, b) => a.sentMs - b.sentMs),
+      vagueTokens: tokensOf(vague),
+    };
+  }
+
+  private close(instant: Instant, engine: ObservedEngine, nowMs: number): void {
     const { endMs, clean } = instant;
-    const stretch = this.stretchFor(members);
+    const stretch = this.stretchFor(instant, engine);
     const startMs = stretch?.startMs ?? this.lastEndMs;
     const blurred = this.blurs.some((at) => at > startMs && at <= endMs);
-    this.blurs = this.blurs.filter((at) => at > endMs);
     // One that came late, after its interval was closed, says nothing.
     const late = endMs <= this.lastEndMs;
-    this.lastEndMs = Math.max(this.lastEndMs, endMs);
-    this.stretch = null;
-    this.startable = clean;
+    this.forgetUntil(endMs);
+    this.lastClean = clean;
     if (stretch === null || blurred || late) return;
-    stretch.members.push(...members);
-    stretch.instants += 1;
-    for (const { facts } of members) stretch.tokens += Math.max(0, facts.uncachedTokens);
-    if (!clean && stretch.tokens < instant.wideTokens) {
-      this.stretch = stretch;
+    const blurredEnds = (stretch.cleanStart ? 0 : 1) + (clean ? 0 : 1);
+    const leastTokens = (blurredEnds / 2) * this.settings.wideSteps * engine.stepTokens;
+    const vague = instant.vagueTokens > this.settings.vagueRatio * stretch.tokens;
+    if (stretch.tokens < leastTokens || (!clean && vague)) {
+      const full = stretch.members.length > this.settings.maxPending;
+      if (!clean && !full) this.stretch = stretch;
       return;
     }
-    this.startable = true;
     const ms = endMs - startMs;
     if (ms <= this.settings.sameMs) return;
     const { idleBefore, instants } = stretch;
@@ -183,15 +232,37 @@ export class PrefillObserver {
     if (this.pending.length > this.settings.maxPending) this.pending.shift();
   }
 
-  /** The stretch that these members go on with, or one that begins with them. */
-  private stretchFor(members: readonly LedgerEntry[]): Stretch | null {
-    const sentMs = Math.min(...members.map((entry) => entry.sentMs));
-    const idleBefore = sentMs > this.lastEndMs;
-    if (!idleBefore && this.stretch !== null) return this.stretch;
-    if (!idleBefore && !this.startable) return null;
-    const startMs = idleBefore ? sentMs : this.lastEndMs;
-    return { startMs, idleBefore, members: [], instants: 0, tokens: 0 };
+  /** Nothing is known of the time until the instant `endMs`. */
+  private forgetUntil(endMs: number): void {
+    this.blurs = this.blurs.filter((at) => at > endMs);
+    this.lastEndMs = Math.max(this.lastEndMs, endMs);
+    this.stretch = null;
+    this.lastClean = false;
   }
+
+  /** With the instant: the present stretch, or one that begins where the last ended or the engine was idle. */
+  private stretchFor(instant: Instant, engine: ObservedEngine): Stretch | null {
+    const beginning = beginningOf(instant.entries, this.lastEndMs, engine.prefillMs);
+    if (beginning.kind === 'unknown') return null;
+    const goesOn = beginning.kind === 'goesOn';
+    if (goesOn && this.lastEndMs === -Infinity) return null;
+    const members = goesOn ? instant.entries : instant.entries.slice(beginning.from);
+    const before = goesOn ? this.stretch : null;
+    const startMs = goesOn ? this.lastEndMs : (members[0]?.sentMs ?? instant.endMs);
+    return {
+      startMs: before?.startMs ?? startMs,
+      idleBefore: before?.idleBefore ?? !goesOn,
+      cleanStart: before?.cleanStart ?? (!goesOn || this.lastClean),
+      members: [...(before?.members ?? []), ...members],
+      instants: (before?.instants ?? 0) + 1,
+      tokens: (before?.tokens ?? 0) + tokensOf(members),
+    };
+  }
+}
+
+/** Uncached tokens of all of them, as their routers estimated them. */
+function tokensOf(entries: readonly LedgerEntry[]): number {
+  return entries.reduce((sum, { facts }) => sum + Math.max(0, facts.uncachedTokens), 0);
 }
 
 /** Null where a member ended without telling its tokens. */
