@@ -172,6 +172,19 @@ test('follows an engine that becomes twice as slow', () => {
   expect(prefillMs(learner.curve(), 3_000, 0) / prefillMs(truth, 3_000, 0)).toBeGreaterThan(1.9);
 });
 
+test('five observations at another pace are enough to tell it, whatever their sizes', () => {
+  const learner = new CostLearner({ prior: PRIOR });
+  const observed = (factor: number, uncached: number): PrefillObservation =>
+    loneObservation(factor * prefillMs(PRIOR, uncached, 0), { uncached, cached: 0 }, 1_024);
+  for (let i = 0; i < 60; i += 1) learner.observe(observed(1, 200 + 137 * i));
+  for (const uncached of [300, 5_000, 900, 2_400, 7_000]) learner.observe(observed(1.7, uncached));
+  for (const uncached of [500, 3_000, 9_000]) {
+    const pace = prefillMs(learner.curve(), uncached, 0) / prefillMs(PRIOR, uncached, 0);
+    expect(pace).toBeGreaterThan(1.55);
+    expect(pace).toBeLessThan(1.85);
+  }
+});
+
 test('one outlier among many moves the curve little', () => {
   const learner = new CostLearner({ prior: PRIOR });
   const exact = (uncached: number): PrefillObservation =>

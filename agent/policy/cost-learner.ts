@@ -6,6 +6,10 @@
 // spread keeps its prior. Coefficients are never negative: of the 15 subsets of coefficients that may differ
 // from zero, the feasible one with the least error is the solution, exactly.
 //
+// An engine's pace changes faster than the shape of its curve can be learned: decodes lengthen every step, other
+// programs take processors, clocks sink. So the curve told is pace · θ, where pace is the median of ms ÷ θ·x over
+// the last `paceOver` observations with the present θ: it vanishes as θ catches up.
+//
 // Invariants: every coefficient is finite and ≥ 0; observing is O(1) in time and memory.
 
 import type { CostCurve, PrefillSums } from '../../shared/model/cost-curve.ts';
@@ -30,6 +34,8 @@ export interface CostLearnerSettings {
   readonly noise: number;
   /** Relative standard deviation of the prior's coefficients. */
   readonly priorSpread: number;
+  /** Observations that the pace is measured over. */
+  readonly paceOver: number;
 }
 
 /** A middling GPU: 10 ms a step, 10,000 tokens a second, attention felt from tens of thousands of tokens. */
@@ -41,11 +47,18 @@ export const DEFAULT_PRIOR: CostCurve = {
   stepTokens: 2_048,
 };
 
-export const COST_LEARNER_DEFAULTS = { forgetting: 0.98, noise: 0.05, priorSpread: 5 } as const;
+export const COST_LEARNER_DEFAULTS = {
+  forgetting: 0.98,
+  noise: 0.05,
+  priorSpread: 5,
+  paceOver: 5,
+} as const;
 
 /** Above this relative error an observation counts less, in proportion (Huber), once there are enough. */
 const HUBER = 0.3;
 const HUBER_AFTER = 8;
+/** A pace this near to 1 is the scatter of its observations. */
+const PACE_SCATTER = 0.1;
 
 export class CostLearner {
   private readonly settings: CostLearnerSettings;
@@ -56,6 +69,8 @@ export class CostLearner {
   private prior = new Float64Array(SIZE);
   private theta = new Float64Array(SIZE);
   private count = 0;
+  private recent: { readonly x: Float64Array; readonly ms: number }[] = [];
+  private pace = 1;
 
   constructor(settings: Partial<CostLearnerSettings> & { readonly prior: CostCurve }) {
     this.settings = { ...COST_LEARNER_DEFAULTS, ...settings };
@@ -85,6 +100,8 @@ export class CostLearner {
     this.information.fill(0);
     this.moment.fill(0);
     this.count = 0;
+    this.recent = [];
+    this.pace = 1;
   }
 
   /** Learns from one observation; a nonsensical one (no time, no tokens) changes nothing. */
@@ -92,7 +109,7 @@ export class CostLearner {
     const { ms, sums } = observation;
     if (!(ms > 0) || !Number.isFinite(ms) || !(sums.prompt > 0)) return;
     const x = featuresOf(observation);
-    const error = Math.abs(this.dot(x) / ms - 1);
+    const error = Math.abs((this.pace * this.dot(x)) / ms - 1);
     const outlying = this.count >= HUBER_AFTER && error > HUBER;
     const weight = (outlying ? HUBER / error : 1) / (ms * ms);
     const { forgetting } = this.settings;
@@ -107,19 +124,23 @@ export class CostLearner {
     }
     this.count += 1;
     this.solve();
+    this.recent.push({ x, ms });
+    if (this.recent.length > this.settings.paceOver) this.recent.shift();
+    this.pace = this.paceNow();
   }
 
   /** ms that the present curve gives the observation's features. */
   predictMs(observation: Omit<PrefillObservation, 'ms'>): number {
-    return this.dot(featuresOf(observation));
+    return this.pace * this.dot(featuresOf(observation));
   }
 
   curve(): CostCurve {
+    const { pace } = this;
     return {
-      baseMs: this.theta[0] ?? 0,
-      frontMsPerToken: this.theta[1] ?? 0,
-      linearMsPerToken: this.theta[2] ?? 0,
-      contextMsPerToken2: this.theta[3] ?? 0,
+      baseMs: pace * (this.theta[0] ?? 0),
+      frontMsPerToken: pace * (this.theta[1] ?? 0),
+      linearMsPerToken: pace * (this.theta[2] ?? 0),
+      contextMsPerToken2: pace * (this.theta[3] ?? 0),
       stepTokens: this.stepTokens,
     };
   }
@@ -134,6 +155,15 @@ export class CostLearner {
       vector[i] = (vector[i] ?? 0) + precision * (this.prior[i] ?? 0);
     }
     this.theta = solveNonNegative(matrix, vector) ?? this.theta;
+  }
+
+  private paceNow(): number {
+    const { recent } = this;
+    if (recent.length < this.settings.paceOver) return 1;
+    const ratios = recent.map(({ x, ms }) => ms / this.dot(x)).sort((a, b) => a - b);
+    const middle = ratios[(ratios.length - 1) >> 1] ?? 1;
+    const scatter = Math.abs(middle - 1) <= PACE_SCATTER;
+    return scatter || !Number.isFinite(middle) ? 1 : middle;
   }
 
   private dot(x: Float64Array): number {
