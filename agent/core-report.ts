@@ -91,7 +91,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   const waiting = target.backlog.figures(curve, nowMs);
   const foreign = target.foreignNow(nowMs);
   const meanPrompt = target.rates.meanUncachedTokens ?? ASSUMED_PROMPT;
-  const foreignTokens = foreign === null ? null : foreign.waiting * meanPrompt;
+  const foreignTokens = foreign === null ? null : Math.round(foreign.waiting * meanPrompt);
   const foreignMs = foreign === null ? 0 : foreign.waiting * prefillMs(curve, meanPrompt, 0);
   const open = target.ledger.openCount();
   const scrape = target.scrape?.rank ?? null;
@@ -106,12 +106,12 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   return {
     prefillCost: target.knownCurve,
     waitingPrefillMs: unread ? null : waiting.waitingMs + foreignMs,
-    waitingPrefillTokens: unread ? null : waiting.waitingTokens + (foreignTokens ?? 0),
+    waitingPrefillTokens: unread ? null : Math.round(waiting.waitingTokens) + (foreignTokens ?? 0),
     unattributedTokens: foreignTokens,
     largestPrefillMs: waiting.largestMs,
     prefillTps,
     slotWaitMs: target.slots.slotWaitMs(open + (foreign?.open ?? 0), nowMs),
-    workingSetTokens: target.kv.workingSetTokens(nowMs),
+    workingSetTokens: Math.round(target.kv.workingSetTokens(nowMs)),
     itlMs: target.rates.itlMs,
     running: open + (foreign?.open ?? 0),
     runningMax: target.slots.runningMax(nowMs),
