@@ -1,10 +1,13 @@
 // How much of what the prefix index promises the engine really had: κ = Σ reported ÷ Σ predicted cached
-// tokens, both decaying, between 0.1 and 1.2. Only requests with a prediction count. An index whose promises
+// tokens, both decaying, between 0.1 and 1. Only requests with a prediction count. An index whose promises
 // keep failing is `broken`: it is dropped, not trusted.
+//
+// Never above 1: chunks are cut, so shared prefixes are promised a little short, but a turn that goes on is
+// promised exactly. A factor above 1 would take those for cached whole and their prefill for nothing.
 
 const KEEP = 0.97;
 const LEAST = 0.1;
-const MOST = 1.2;
+const MOST = 1;
 const BROKEN_BELOW = 0.3;
 const BROKEN_AFTER = 20;
 /** Predictions beside which one request says little, tokens. */

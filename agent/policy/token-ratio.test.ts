@@ -41,7 +41,7 @@ describe('κ', () => {
     for (let i = 0; i < 200; i += 1) trust.observe(1_000, 800);
     expect(trust.kappa).toBeCloseTo(0.8, 1);
     for (let i = 0; i < 400; i += 1) trust.observe(1_000, 3_000);
-    expect(trust.kappa).toBe(1.2);
+    expect(trust.kappa).toBe(1);
     for (let i = 0; i < 400; i += 1) trust.observe(1_000, 0);
     expect(trust.kappa).toBe(0.1);
   });

@@ -17,7 +17,7 @@ export const ASSUMED_BYTES_PER_TOKEN = 4;
 /** Tokens of an image or other part whose kind has not been learned. */
 export const ASSUMED_PART_TOKENS = 1_000;
 const ASSUMED_BLOCK_TOKENS = 16;
-const KAPPA_MAX = 1.2;
+const KAPPA_MAX = 1;
 
 export interface PromptTokens {
   readonly prompt: number;
