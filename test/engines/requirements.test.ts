@@ -11,6 +11,7 @@ const FIT: Machine = {
   python: [3, 11],
   pythonHasVenv: true,
   installed: false,
+  hasTaskset: true,
 };
 
 test('a machine that fits misses nothing', () => {
@@ -25,8 +26,9 @@ test('everything that is missing is said at once', () => {
     memoryBytes: 4e9,
     diskFreeBytes: 1e9,
     python: [3, 9],
+    hasTaskset: false,
   };
-  expect(missingFrom(poor)).toHaveLength(5);
+  expect(missingFrom(poor)).toHaveLength(6);
 });
 
 test('another platform is all that is said about it', () => {

@@ -21,6 +21,7 @@ export interface Machine {
   readonly python: readonly [number, number] | null;
   readonly pythonHasVenv: boolean;
   readonly installed: boolean;
+  readonly hasTaskset: boolean;
 }
 
 /** Where the engine is kept between runs: outside the source tree. */
@@ -46,6 +47,7 @@ export function inspectMachine(folder: string): Machine {
     python: pythonVersion(),
     pythonHasVenv: runs('python3', ['-c', 'import venv, ensurepip']),
     installed: isInstalled(folder),
+    hasTaskset: runs('taskset', ['--version']),
   };
 }
 
@@ -60,6 +62,7 @@ export function missingFrom(machine: Machine): string[] {
   if (machine.memoryBytes < MEMORY_BYTES) {
     missing.push(`8 GB of memory are needed; this machine has ${gib(machine.memoryBytes)} GiB`);
   }
+  if (!machine.hasTaskset) missing.push('taskset is needed (apt-get install util-linux)');
   const disk = machine.installed ? RUN_BYTES : INSTALL_BYTES;
   if (machine.diskFreeBytes < disk) {
     missing.push(`${gib(disk)} GiB of disk are needed; ${gib(machine.diskFreeBytes)} GiB are free`);

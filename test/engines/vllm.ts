@@ -51,8 +51,10 @@ export class Engine {
   start(): void {
     const { port, core, logPath, pidFile } = this.place;
     this.#group = startGroup({
-      command: join(this.#install, 'bin', 'vllm'),
-      args: serveArguments(port),
+      // One core for all of its processes: an engine whose front end strays onto the other's core makes that
+      // one as slow as it happens to be busy itself, which nothing beside it could predict.
+      command: 'taskset',
+      args: ['-c', String(core), join(this.#install, 'bin', 'vllm'), ...serveArguments(port)],
       logPath,
       env: {
         VLLM_TARGET_DEVICE: 'cpu',
