@@ -84,6 +84,7 @@ export class TargetState {
         opened: (entry) => this.opened(entry),
         firstToken: (entry) => this.showedFirstToken(entry),
         closed: (entry) => this.closed(entry),
+        full: () => context.emit({ kind: 'limit', limit: 'ledger' }),
       },
     });
   }

@@ -129,12 +129,20 @@ export interface GenerateOrder {
   readonly deadlineMs: number;
 }
 
+export const AGENT_LIMITS = [
+  'ledger', // open requests of one router at one target
+] as const;
+
+export type AgentLimit = (typeof AGENT_LIMITS)[number];
+
 export type AgentEffect =
   | { readonly kind: 'scrape'; readonly replica: ReplicaId }
   | { readonly kind: 'identify'; readonly replica: ReplicaId }
   | { readonly kind: 'generate'; readonly order: GenerateOrder }
   | { readonly kind: 'send'; readonly link: LinkId; readonly message: AgentMessage }
   | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
+  /** For metrics: a limit was reached. */
+  | { readonly kind: 'limit'; readonly limit: AgentLimit }
   | {
       readonly kind: 'log';
       readonly level: LogLevel;

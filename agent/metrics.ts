@@ -12,6 +12,7 @@ import {
 } from '../shared/runtime/metrics.ts';
 import { VERSION } from '../shared/runtime/version.ts';
 import type { AgentStatus } from './core.ts';
+import { AGENT_LIMITS } from './events.ts';
 
 export const METRICS_PREFIX = 'spillway_agent_';
 
@@ -67,6 +68,13 @@ export const METRICS = [
     type: 'counter',
     help: 'Links that ended, by reason.',
     labels: ['reason'],
+  },
+  {
+    name: 'limit_hits_total',
+    type: 'counter',
+    help: 'Times that a limit was reached.',
+    labels: ['limit'],
+    values: AGENT_LIMITS,
   },
   {
     name: 'link_attempts',

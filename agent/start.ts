@@ -231,6 +231,9 @@ class Agent implements RunningAgent {
       case 'close':
         life.links.closeLink(effect.link, effect.reason);
         return;
+      case 'limit':
+        this.#metrics.add('limit_hits_total', { limit: effect.limit });
+        return;
       case 'log':
         this.#runtime.log[effect.level](effect.fields, effect.code);
     }

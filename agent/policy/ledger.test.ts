@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Ledger, type LedgerEntry, type LedgerLink } from './ledger.ts';
+import { Ledger, MAX_OPEN, type LedgerEntry, type LedgerLink } from './ledger.ts';
 import type { Incarnation, LeaseId, LinkId, ReplicaId, RouterId } from '../../shared/model/ids.ts';
 import type {
   Ended,
@@ -42,6 +42,7 @@ function heardLedger(linkGraceMs = 10_000): { ledger: Ledger; open: Set<LedgerEn
       },
       firstToken: (entry) => expect(open.has(entry)).toBe(true),
       closed: (entry) => expect(open.delete(entry)).toBe(true),
+      full: () => expect.unreachable(),
     },
   });
   ledger.incarnate(LIFE, 0);
@@ -285,10 +286,27 @@ describe('links', () => {
     expect(ledger.ackedSeq(link)).toBe(0);
   });
 
+  test("a router's book is bounded: what is beyond is acknowledged, counted and not held", () => {
+    let full = 0;
+    const ledger = new Ledger({
+      linkGraceMs: 1,
+      listener: {
+        opened: () => {},
+        firstToken: () => {},
+        closed: () => {},
+        full: () => (full += 1),
+      },
+    });
+    const link = linkOf('1', 1);
+    ledger.leases(link, snapshot(), 0);
+    for (let seq = 1; seq <= MAX_OPEN + 2; seq += 1) ledger.sent(link, sent(seq, `l${seq}`), 1);
+    expect([ledger.openCount(), ledger.ackedSeq(link), full]).toEqual([MAX_OPEN, MAX_OPEN + 2, 2]);
+  });
+
   test('an agent that learns the life late keeps what belongs to it', () => {
     const ledger = new Ledger({
       linkGraceMs: 1,
-      listener: { opened: () => {}, firstToken: () => {}, closed: () => {} },
+      listener: { opened: () => {}, firstToken: () => {}, closed: () => {}, full: () => {} },
     });
     const link = linkOf('1', 1);
     ledger.leases(link, snapshot('x'), 0);

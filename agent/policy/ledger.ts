@@ -5,6 +5,7 @@
 // - Only the link of the last accepted snapshot may add to a book; messages of an older link are ignored.
 // - A closed link's entries are kept for `linkGraceMs`, then released; no other router inherits them.
 // - An entry of another incarnation of the engine is acknowledged but not held.
+// - A router's book is bounded: what it opens beyond `MAX_OPEN` is acknowledged but not held, and counted.
 // - The agent's own generations are entries too, without a router.
 //
 // Invariant: an entry is opened once and closed once, whatever the order and number of links.
@@ -43,11 +44,16 @@ export interface LedgerLink {
   readonly router: RouterId;
 }
 
+/** Open entries of one router at one target; an engine with so many is long past any use of an estimate. */
+export const MAX_OPEN = 16_384;
+
 export interface LedgerListener {
   opened(entry: LedgerEntry): void;
   firstToken(entry: LedgerEntry): void;
   /** `entry.endedMs`, `outcome` and `usage` are set. */
   closed(entry: LedgerEntry): void;
+  /** A router's book is full: the entry is not held. */
+  full(): void;
 }
 
 /** `unknown_link`: no snapshot on that link yet, or a newer link has taken over. */
@@ -244,6 +250,7 @@ export class Ledger {
     if (!this.belongs(lease.facts)) return;
     let entry = book.entries.get(lease.facts.lease);
     if (entry === undefined) {
+      if (book.entries.size >= MAX_OPEN) return this.listener.full();
       entry = entryOf(router, lease.facts, lease.sentMs);
       book.entries.set(entry.lease, entry);
       this.listener.opened(entry);

@@ -113,6 +113,9 @@ export class AgentHost {
         return this.#links.get(effect.link)?.fromAgent(effect.message);
       case 'close':
         return this.#links.get(effect.link)?.cut(false);
+      case 'limit':
+        this.counts.set(effect.limit, (this.counts.get(effect.limit) ?? 0) + 1);
+        return;
       case 'log':
         this.counts.set(effect.code, (this.counts.get(effect.code) ?? 0) + 1);
     }
