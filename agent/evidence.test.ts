@@ -7,7 +7,7 @@ const SERVE = { pid: 7, command: 'python -m vllm serve /models/tiny --port 8001'
 
 function witness(
   processes: () => readonly ListedProcess[],
-  overrides: { url?: string } = {},
+  overrides: { url?: string; lives?: ReadonlySet<number> } = {},
 ): { seen: ProcessWitness; time: ManualTime; lists: () => number } {
   const time = new ManualTime();
   let lists = 0;
@@ -19,6 +19,7 @@ function witness(
       lists += 1;
       return Promise.resolve().then(processes);
     },
+    processLives: (pid) => Promise.resolve(overrides.lives?.has(pid) ?? true),
   });
   return { seen, time, lists: () => lists };
 }
@@ -57,6 +58,20 @@ describe('evidence from the process list', () => {
     processes.pop();
     time.advance(10_001);
     await settles(seen, 'absent');
+  });
+
+  it('is absent at once when the process that a list had is gone, and found again soon', async () => {
+    const processes: ListedProcess[] = [SERVE];
+    const lives = new Set([7, 8]);
+    const { seen, time, lists } = witness(() => processes, { lives });
+    await settles(seen, 'alive');
+    lives.delete(7);
+    processes.pop();
+    expect(await seen.evidence('refuses')).toBe('absent');
+    await vi.waitFor(() => expect(lists()).toBe(2));
+    processes.push({ ...SERVE, pid: 8 });
+    time.advance(2_001);
+    await settles(seen, 'alive');
   });
 
   it('takes the default port where the command names none', async () => {

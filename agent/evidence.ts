@@ -3,8 +3,9 @@
 //
 //   pid file       the process lives, or it does not (a missing file, a process that is gone or a zombie)
 //   process list   only for an engine on this machine, only when its port is refused or opens again, at most every
-//                  10 s. One that names the engine's port is `alive`. None is `absent` only where an earlier list had
-//                  one: an engine in another container never shows
+//                  10 s, every 2 s where an engine was listed before. One that names the engine's port is `alive`,
+//                  and looked at itself from then on: that costs nothing. None is `absent` only where an earlier
+//                  list had one: an engine in another container never shows
 //
 // Looking is never awaited and never fatal: the last answer counts, `unknown` before the first.
 
@@ -26,9 +27,12 @@ export interface WitnessOptions {
   readonly pidFile: string | null;
   readonly clock: Clock;
   readonly listProcesses: () => Promise<readonly ListedProcess[]>;
+  readonly processLives: (pid: number) => Promise<boolean>;
 }
 
+/** A list costs some 26 ms of CPU. */
 const LIST_INTERVAL_MS = 10_000;
+const SEEN_INTERVAL_MS = 2_000;
 const DEFAULT_ENGINE_PORT = '8000';
 const ENGINE_COMMAND = /vllm|sglang|text-generation/i;
 
@@ -38,6 +42,7 @@ export class ProcessWitness {
   readonly #local: boolean;
   #listedMs = -Infinity;
   #listing = false;
+  #pid: number | null = null;
   #seen = false;
   #listed: ProcessEvidence = 'unknown';
   #answering = false;
@@ -55,17 +60,20 @@ export class ProcessWitness {
     if (!this.#local) return 'unknown';
     const opened = port === 'answers' && !this.#answering;
     this.#answering = port === 'answers';
+    if (port === 'refuses') await this.#lookAtProcess();
     if (opened || port === 'refuses') void this.#look();
     return port === 'answers' ? 'alive' : this.#listed;
   }
 
   async #look(): Promise<void> {
     const { clock, listProcesses } = this.#options;
-    if (this.#listing || clock.nowMs() - this.#listedMs < LIST_INTERVAL_MS) return;
+    const intervalMs = this.#seen ? SEEN_INTERVAL_MS : LIST_INTERVAL_MS;
+    if (this.#listing || clock.nowMs() - this.#listedMs < intervalMs) return;
     this.#listing = true;
     try {
       const processes = await listProcesses();
-      const found = processes.some((entry) => this.#isEngine(entry.command));
+      this.#pid = processes.find((entry) => this.#isEngine(entry.command))?.pid ?? null;
+      const found = this.#pid !== null;
       this.#listed = found ? 'alive' : this.#seen ? 'absent' : 'unknown';
       this.#seen ||= found;
     } catch {
@@ -74,6 +82,15 @@ export class ProcessWitness {
     }
     this.#listedMs = clock.nowMs();
     this.#listing = false;
+  }
+
+  /** The process that a list had: gone, it is absent at once, and the next list may come at once. */
+  async #lookAtProcess(): Promise<void> {
+    const pid = this.#pid;
+    if (pid === null || (await this.#options.processLives(pid)) || this.#pid !== pid) return;
+    this.#pid = null;
+    this.#listed = 'absent';
+    this.#listedMs = -Infinity;
   }
 
   #isEngine(command: string): boolean {
@@ -96,13 +113,18 @@ export async function listProcesses(): Promise<readonly ListedProcess[]> {
 async function pidFileEvidence(path: string): Promise<ProcessEvidence> {
   const pid = Number((await readQuietly(path))?.trim());
   if (!Number.isInteger(pid) || pid <= 0) return 'absent';
+  return (await processLives(pid)) ? 'alive' : 'absent';
+}
+
+/** False for a process that is gone, and for one that only waits to be reaped. */
+export async function processLives(pid: number): Promise<boolean> {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    return (error as { code?: unknown }).code === 'EPERM' ? 'alive' : 'absent';
+    return (error as { code?: unknown }).code === 'EPERM';
   }
   const stat = await readQuietly(`/proc/${pid}/stat`);
-  return stat !== null && /\) [ZX] /.test(stat) ? 'absent' : 'alive';
+  return stat === null || !/\) [ZX] /.test(stat);
 }
 
 /** Null where it cannot be read. */

@@ -16,7 +16,7 @@ import { SOFTWARE } from '../shared/runtime/version.ts';
 import { AgentCore, type AgentStatus } from './core.ts';
 import { EngineClient } from './engines/client.ts';
 import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder } from './events.ts';
-import { listProcesses, ProcessWitness } from './evidence.ts';
+import { listProcesses, processLives, ProcessWitness } from './evidence.ts';
 import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
 import type { AgentEngineOptions, AgentOptions } from './options.ts';
@@ -141,6 +141,7 @@ class Agent implements RunningAgent {
         pidFile,
         clock,
         listProcesses: this.#surroundings.listProcesses ?? listProcesses,
+        processLives,
       }),
       ranks: 1,
     };
