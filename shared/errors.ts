@@ -21,7 +21,6 @@ export const ERRORS = {
     retryable: false,
     level: 'info',
   },
-  unauthorized: { status: 401, type: 'authentication_error', retryable: false, level: 'info' },
   model_not_found: { status: 404, type: 'invalid_request_error', retryable: false, level: 'info' },
   not_found: { status: 404, type: 'invalid_request_error', retryable: false, level: 'info' },
   method_not_allowed: {

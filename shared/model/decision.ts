@@ -44,8 +44,6 @@ export const FILTER_REASONS = [
   'paused',
   'excluded',
   'context_length',
-  'revision',
-  'role',
 ] as const;
 export type FilterReason = (typeof FILTER_REASONS)[number];
 
