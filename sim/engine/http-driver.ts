@@ -77,7 +77,7 @@ export class EngineDriver {
   #dispatch(events: readonly EngineEvent[]): void {
     for (const event of events) {
       if (event.kind === 'serving') this.#onServing();
-      else if (event.kind !== 'preempted') {
+      else if ('id' in event && event.kind !== 'preempted') {
         const listener = this.#listeners.get(event.id);
         if (event.kind !== 'token') this.#listeners.delete(event.id);
         listener?.(event);

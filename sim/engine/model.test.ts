@@ -426,7 +426,7 @@ describe('invariants', () => {
         for (const event of run(steps, () => {})) {
           expect(event.atMs).toBeGreaterThanOrEqual(lastMs);
           lastMs = event.atMs;
-          if (event.kind === 'serving' || event.kind === 'preempted') continue;
+          if (!('id' in event) || event.kind === 'preempted') continue;
           expect(ended.has(event.id)).toBe(false);
           if (event.kind === 'token') {
             expect(event.index).toBe(tokens.get(event.id) ?? 0);

@@ -10,6 +10,7 @@
 import type { Random } from '../../shared/lib/random.ts';
 import { answerToken } from './answers.ts';
 import { KvCache } from './kv-cache.ts';
+import type { KvEvent } from './kv-events.ts';
 import type { EngineProfile } from './profiles.ts';
 import {
   cachedPrefix,
@@ -66,6 +67,8 @@ export type EngineEvent =
   /** The engine failed under it. */
   | { readonly kind: 'failed'; readonly id: string; readonly atMs: number }
   | { readonly kind: 'preempted'; readonly id: string; readonly atMs: number }
+  /** What an engine that publishes KV events sends at the end of a step: one batch, which may be empty. */
+  | { readonly kind: 'blocks'; readonly atMs: number; readonly events: readonly KvEvent[] }
   | { readonly kind: 'serving'; readonly atMs: number };
 
 export type EnginePhase = 'loading' | 'serving' | 'frozen' | 'dead' | 'down';

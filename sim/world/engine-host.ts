@@ -237,7 +237,7 @@ export class EngineHost {
 
   #dispatch(events: readonly EngineEvent[], cause: 'reset' | 'error_event'): void {
     for (const event of events) {
-      if (event.kind === 'serving' || event.kind === 'preempted') continue;
+      if (!('id' in event) || event.kind === 'preempted') continue;
       const open = this.#calls.get(event.id);
       if (open === undefined) continue;
       if (event.kind === 'token') {
