@@ -11,7 +11,7 @@ import { AGENT_DEFAULTS, type AgentSettings } from '../shared/model/settings.ts'
 import type { AgentMessage } from '../shared/protocol/messages.ts';
 import { addressProof } from '../shared/runtime/address-proof.ts';
 import { fakeRouter, testRuntime, type FakeRouter } from '../shared/runtime/link-fakes.ts';
-import { startEngineServer, type RunningEngine } from '../sim/engine/http.ts';
+import { startEngineServer, type RunningEngine } from '../sim/engine/http/server.ts';
 import { ENGINE_PROFILES } from '../sim/engine/profiles.ts';
 import type { AgentOptions } from './options.ts';
 import { replicaOf, startAgent, type RunningAgent } from './start.ts';

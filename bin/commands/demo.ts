@@ -5,7 +5,7 @@ import type { RunningAgent } from '../../agent/start.ts';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
-import type { RunningEngine } from '../../sim/engine/http.ts';
+import type { RunningEngine } from '../../sim/engine/http/server.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
@@ -100,7 +100,7 @@ function demoOverlays(port: number, urls: readonly string[]): Overlay[] {
 }
 
 async function startEngines(count: number, runtime: RoleRuntime): Promise<RunningEngine[]> {
-  const { startEngineServer } = await import('../../sim/engine/http.ts');
+  const { startEngineServer } = await import('../../sim/engine/http/server.ts');
   const profile = engineProfile('demo');
   if (profile === null) throw new Error('the demo profile is gone');
   const options = { host: '127.0.0.1', port: 0, model: MODEL, profile };

@@ -5,7 +5,7 @@ import {
   ENGINE_SIM_OPTIONS,
   parseEngineSimOptions,
   type EngineSimValues,
-} from '../../sim/engine/http-options.ts';
+} from '../../sim/engine/http/options.ts';
 import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
 import { UsageError } from '../cli/usage-error.ts';
 
@@ -37,7 +37,7 @@ async function run(flags: Readonly<Record<string, string | boolean>>): Promise<v
   ) as EngineSimValues;
   const parsed = parseEngineSimOptions(values);
   if (!parsed.ok) throw new UsageError(parsed.problems.join('\n'));
-  const { startEngineServer } = await import('../../sim/engine/http.ts');
+  const { startEngineServer } = await import('../../sim/engine/http/server.ts');
   const log = processLog({ level: 'info', format: 'auto' });
   const server = await started(startEngineServer(parsed.options, processRuntime(log)), '--port');
   const { host, model, profile, loadingMs } = parsed.options;

@@ -11,8 +11,8 @@ import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { createLog } from '../../shared/runtime/log.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
-import { startEngineServer } from '../../sim/engine/http.ts';
-import { parseEngineSimOptions, type EngineSimValues } from '../../sim/engine/http-options.ts';
+import { startEngineServer } from '../../sim/engine/http/server.ts';
+import { parseEngineSimOptions, type EngineSimValues } from '../../sim/engine/http/options.ts';
 import { describeSurvey, surveyEngines } from './survey.ts';
 
 let ending: (() => Promise<void>)[] = [];

@@ -14,7 +14,7 @@ import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
-import { startEngineServer, type RunningEngine } from '../../sim/engine/http.ts';
+import { startEngineServer, type RunningEngine } from '../../sim/engine/http/server.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
 import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';

@@ -87,7 +87,7 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'simulated engine over HTTP',
-    files: /^sim\/engine\/http[a-z-]*\.ts$/,
+    files: /^sim\/engine\/http\//,
     imports: [SHARED, /^sim\/engine\//],
     packages: 'all',
   },
@@ -110,7 +110,7 @@ export const LAYERS: readonly Layer[] = [
     imports: [
       SHARED,
       /^(agent|router\/regional)\/(start|options)\.ts$/,
-      /^sim\/engine\/(http(-options)?|profiles)\.ts$/,
+      /^sim\/engine\/(http\/(server|options)|profiles)\.ts$/,
     ],
     packages: 'all',
   },

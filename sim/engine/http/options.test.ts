@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { ENGINE_SIM_OPTIONS, parseEngineSimOptions } from './http-options.ts';
+import { ENGINE_SIM_OPTIONS, parseEngineSimOptions } from './options.ts';
 
 describe('engine-sim options', () => {
   it('are complete with nothing given', () => {

@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 import { formatFloat, renderExposition } from './exposition.ts';
-import { engineProfile } from './profiles.ts';
-import { EngineStats } from './stats.ts';
+import { engineProfile } from '../../profiles.ts';
+import { EngineStats } from '../../stats.ts';
 
 const profile = { ...engineProfile('cpu-tiny-llama')!, kvBlocks: 16_384 };
 
 function recorded(name: string): string {
-  const url = new URL(`../../test/fixtures/vllm-0.32.0/${name}`, import.meta.url);
+  const url = new URL(`../../../../test/fixtures/vllm-0.32.0/${name}`, import.meta.url);
   return readFileSync(url, 'utf8');
 }
 

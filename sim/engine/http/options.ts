@@ -1,6 +1,6 @@
 // What a simulated engine server is told, and the flags that say it.
 
-import { ENGINE_PROFILES, engineProfile, type EngineProfile } from './profiles.ts';
+import { ENGINE_PROFILES, engineProfile, type EngineProfile } from '../profiles.ts';
 
 export interface EngineServerOptions {
   readonly host: string;

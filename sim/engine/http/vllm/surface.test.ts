@@ -15,7 +15,7 @@ import {
   type Answer,
   type Call,
   type TestEngine,
-} from './http-test-harness.ts';
+} from '../test-harness.ts';
 
 const MESSAGES = [{ role: 'user', content: 'Say something about the sea. '.repeat(300) }];
 const CHAT = { model: 'tiny-llama', messages: MESSAGES, max_tokens: 4 };

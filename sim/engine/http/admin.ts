@@ -1,8 +1,8 @@
 // `/sim/…`: what a test or a demonstration does to a simulated engine, and what it may know of it. No part of vLLM.
 
-import type { JsonObject } from './http-parse.ts';
-import type { Reply } from './http-reply.ts';
-import type { RunningEngine } from './http.ts';
+import type { JsonObject } from './vllm/parse.ts';
+import type { Reply } from './reply.ts';
+import type { RunningEngine } from './server.ts';
 
 export interface AdminAnswer {
   readonly reply: Reply;

@@ -3,14 +3,14 @@
 // Stop strings, sampling, log probabilities, tools' grammar and `echo` have no effect on what a simulated model
 // says; they are accepted.
 
-import { errorReply, type Reply } from './http-reply.ts';
+import { errorReply, type Reply } from '../reply.ts';
 import {
   BEGIN_TOKEN,
   renderChat,
   tokenize,
   type TemplateMessage,
   type TemplatePiece,
-} from './tokenizer.ts';
+} from '../../tokenizer.ts';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 

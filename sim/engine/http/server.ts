@@ -3,19 +3,19 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-import type { RoleRuntime } from '../../shared/runtime/role.ts';
-import { answerAdmin } from './http-admin.ts';
-import { EngineDriver } from './http-driver.ts';
-import { answerGeneration } from './http-generate.ts';
-import { Listener } from './http-listener.ts';
-import type { EngineServerOptions } from './http-options.ts';
-import { parseJsonBody, type Generation } from './http-parse.ts';
-import { ReceivedLog, type ReceivedRequest } from './http-received.ts';
-import { NOT_FOUND, sendReply, type Reply } from './http-reply.ts';
-import { routeRequest, VLLM_VERSION, type Surface } from './http-surface.ts';
-import { EngineModel, type EngineTruth } from './model.ts';
+import type { RoleRuntime } from '../../../shared/runtime/role.ts';
+import { answerAdmin } from './admin.ts';
+import { EngineDriver } from './driver.ts';
+import { answerGeneration } from './vllm/generate.ts';
+import { Listener } from './listener.ts';
+import type { EngineServerOptions } from './options.ts';
+import { parseJsonBody, type Generation } from './vllm/parse.ts';
+import { ReceivedLog, type ReceivedRequest } from './received.ts';
+import { NOT_FOUND, sendReply, type Reply } from './reply.ts';
+import { routeRequest, VLLM_VERSION, type Surface } from './vllm/surface.ts';
+import { EngineModel, type EngineTruth } from '../model.ts';
 
-export type { EngineServerOptions } from './http-options.ts';
+export type { EngineServerOptions } from './options.ts';
 
 export type EngineRuntime = Pick<RoleRuntime, 'clock' | 'timers' | 'random' | 'log'>;
 

@@ -1,8 +1,8 @@
 // Runs an engine model in real time: one timer at its next event, events handed to whoever submitted the request.
 
-import type { Clock } from '../../shared/runtime/clock.ts';
-import type { Timers } from '../../shared/runtime/timers.ts';
-import type { EngineEvent, EngineModel, EngineRequest, SubmitResult } from './model.ts';
+import type { Clock } from '../../../shared/runtime/clock.ts';
+import type { Timers } from '../../../shared/runtime/timers.ts';
+import type { EngineEvent, EngineModel, EngineRequest, SubmitResult } from '../model.ts';
 
 export type RequestEvent = Extract<EngineEvent, { kind: 'token' | 'finished' | 'failed' }>;
 

@@ -1,7 +1,7 @@
 // The bodies of generation answers, member by member as a vLLM 0.32.0 writes them
 // (test/fixtures/vllm-0.32.0/chat-*.http, completion*.http).
 
-import type { FinishReason } from './stats.ts';
+import type { FinishReason } from '../../stats.ts';
 
 export interface AnswerHead {
   readonly kind: 'chat' | 'completion';

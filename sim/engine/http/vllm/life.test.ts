@@ -4,15 +4,8 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 
-import type { EngineServerOptions } from './http-options.ts';
-import {
-  call,
-  dataOf,
-  open,
-  readText,
-  startTestEngine,
-  type TestEngine,
-} from './http-test-harness.ts';
+import type { EngineServerOptions } from '../options.ts';
+import { call, dataOf, open, readText, startTestEngine, type TestEngine } from '../test-harness.ts';
 
 const CHAT = {
   messages: [{ role: 'user', content: 'Tell me of the sea. '.repeat(100) }],
@@ -88,7 +81,10 @@ describe('death of the core', () => {
     const test = await start();
     const { text, response } = await streaming(test);
     await call(test.engine, '/sim/kill-core', { method: 'POST' });
-    const url = new URL('../../test/fixtures/vllm-0.32.0/stream-killcore.json', import.meta.url);
+    const url = new URL(
+      '../../../../test/fixtures/vllm-0.32.0/stream-killcore.json',
+      import.meta.url,
+    );
     const fixture = JSON.parse(readFileSync(url, 'utf8')) as { chunks: [number, string][] };
     const ending = fixture.chunks.slice(-2).map(([, event]) => event);
     expect((await text).endsWith(ending.join(''))).toBe(true);

@@ -5,7 +5,7 @@
 
 import type { ServerResponse } from 'node:http';
 
-import { answerLength } from './answers.ts';
+import { answerLength } from '../../answers.ts';
 import {
   dataEvent,
   DONE_EVENT,
@@ -16,9 +16,9 @@ import {
   wholeAnswer,
   type AnswerHead,
   type Choice,
-} from './http-answers.ts';
-import type { EngineDriver, RequestEvent } from './http-driver.ts';
-import type { Generation } from './http-parse.ts';
+} from './answers.ts';
+import type { EngineDriver, RequestEvent } from '../driver.ts';
+import type { Generation } from './parse.ts';
 import {
   CORE_DEAD,
   CORE_DEAD_EVENT,
@@ -26,9 +26,9 @@ import {
   sendReply,
   sendStreamHead,
   type Reply,
-} from './http-reply.ts';
-import { tokenSequence } from './sequence.ts';
-import { detokenize } from './tokenizer.ts';
+} from '../reply.ts';
+import { tokenSequence } from '../../sequence.ts';
+import { detokenize } from '../../tokenizer.ts';
 
 export interface GenerateContext {
   readonly driver: EngineDriver;

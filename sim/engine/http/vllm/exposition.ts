@@ -5,8 +5,8 @@
 // stand at 0, as they do in an engine that does not use them. The families of the Python runtime and of the
 // HTTP middleware are left out: there is neither.
 
-import { kvCapacityTokens, type EngineProfile } from './profiles.ts';
-import type { EngineStats, Histogram } from './stats.ts';
+import { kvCapacityTokens, type EngineProfile } from '../../profiles.ts';
+import type { EngineStats, Histogram } from '../../stats.ts';
 
 export interface ExpositionInput {
   readonly modelName: string;

@@ -3,12 +3,12 @@
 import { readFileSync } from 'node:fs';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 
-import { seededRandom } from '../../shared/lib/random.ts';
-import { createLog } from '../../shared/runtime/log.ts';
-import { ManualTime } from '../../shared/runtime/manual-time.ts';
-import type { EngineServerOptions } from './http-options.ts';
-import { startEngineServer, type RunningEngine } from './http.ts';
-import { ENGINE_PROFILES, type EngineProfile } from './profiles.ts';
+import { seededRandom } from '../../../shared/lib/random.ts';
+import { createLog } from '../../../shared/runtime/log.ts';
+import { ManualTime } from '../../../shared/runtime/manual-time.ts';
+import type { EngineServerOptions } from './options.ts';
+import { startEngineServer, type RunningEngine } from './server.ts';
+import { ENGINE_PROFILES, type EngineProfile } from '../profiles.ts';
 
 export interface Answer {
   readonly status: number;
@@ -106,7 +106,7 @@ export function dataOf(stream: string): string[] {
 }
 
 export function recorded(name: string): Recorded {
-  const url = new URL(`../../test/fixtures/vllm-0.32.0/${name}`, import.meta.url);
+  const url = new URL(`../../../test/fixtures/vllm-0.32.0/${name}`, import.meta.url);
   const text = readFileSync(url, 'utf8');
   const end = text.indexOf('\n\n');
   const [status = '', ...lines] = text.slice(0, end).split('\n');

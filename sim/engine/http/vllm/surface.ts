@@ -9,10 +9,10 @@ import {
   type Generation,
   type JsonObject,
   type ParseContext,
-} from './http-parse.ts';
-import { methodNotAllowed, NOT_FOUND, UNAUTHORIZED, type Reply } from './http-reply.ts';
-import type { EngineModel } from './model.ts';
-import { detokenize } from './tokenizer.ts';
+} from './parse.ts';
+import { methodNotAllowed, NOT_FOUND, UNAUTHORIZED, type Reply } from '../reply.ts';
+import type { EngineModel } from '../../model.ts';
+import { detokenize } from '../../tokenizer.ts';
 
 export const VLLM_VERSION = '0.32.0';
 

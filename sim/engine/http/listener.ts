@@ -3,7 +3,7 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import type { Timers } from '../../shared/runtime/timers.ts';
+import type { Timers } from '../../../shared/runtime/timers.ts';
 
 /** Uvicorn's, ms: a pooled client must use less. */
 const KEEP_ALIVE_MS = 5_000;
