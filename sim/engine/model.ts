@@ -22,6 +22,7 @@ import {
 } from './scheduler.ts';
 import type { TokenSequence } from './sequence.ts';
 import { EngineStats, type FinishReason } from './stats.ts';
+import { stepFacts, type StepFacts } from './step-facts.ts';
 import { END_TOKEN } from './tokenizer.ts';
 import { prefillLeft, type StepUnderWay } from './truth.ts';
 
@@ -93,6 +94,8 @@ export class EngineModel {
   readonly profile: EngineProfile;
   /** Tokens of prompt and answer together: never more than the KV cache holds. */
   readonly maxModelLen: number;
+  /** Called at the end of each step, before its events; costs nothing while nobody asks. */
+  onStep: ((facts: StepFacts) => void) | null = null;
   readonly #random: Random;
   #phase: EnginePhase = 'down';
   #incarnation = 0;
@@ -325,6 +328,7 @@ export class EngineModel {
     const { endMs } = step;
     this.#step = null;
     this.#cursorMs = endMs;
+    this.onStep?.(stepFacts(step));
     let outputs = 0;
     let promptTokens = 0;
     for (const request of step.admitted) {
