@@ -10,7 +10,7 @@ export interface StepFacts {
   readonly prefillTokens: number;
   readonly prefillRequests: number;
   /** Requests admitted for the first time, and what of their prompts was found in the cache. */
-  readonly admitted: number;
+  readonly admittedIds: readonly string[];
   readonly cachedTokens: number;
   readonly preempted: number;
   /** Sequences that decoded a token, and the context of all of them. */
@@ -38,10 +38,10 @@ export function stepFacts(
   let cachedTokens = 0;
   for (const request of step.admitted) cachedTokens += request.cachedTokens ?? 0;
   const { startMs, endMs } = step;
-  const admitted = step.admitted.length;
+  const admittedIds = step.admitted.map(({ id }) => id);
   const preempted = step.preempted.length;
   return {
-    ...{ startMs, endMs, prefillTokens, prefillRequests, admitted, cachedTokens, preempted },
+    ...{ startMs, endMs, prefillTokens, prefillRequests, admittedIds, cachedTokens, preempted },
     ...{ decodes, decodeContextTokens },
   };
 }
