@@ -79,7 +79,7 @@ export class AgentHost {
       engines: engines.map((engine) => ({
         replica: engine.replica,
         advertiseUrl: engine.url,
-        ranks: 1,
+        ranks: engine.models.length,
       })),
       settings,
       random: this.#context.stream(`${this.name}/core/${this.#starts}`),
@@ -165,6 +165,7 @@ export class AgentHost {
       tokenIds: engine.tokenise(order.prompt),
       answerIds: new Uint32Array(order.maxTokens),
       salt: '',
+      rank: order.rank,
       firstToken: () => {
         ttftMs = this.#context.timeline.nowMs - sentMs;
       },

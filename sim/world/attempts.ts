@@ -107,6 +107,7 @@ export class Attempts {
     engine.call({
       id: attempt.lease,
       ...work,
+      rank: attempt.target.rank,
       firstToken: () => this.#travel(() => this.#firstToken(running)),
       end: (end) => this.#travel(() => this.#end(running, resultOf(end))),
     });

@@ -1,9 +1,10 @@
-// One engine of a world: the model, its process as a scheduler or an operator would treat it, and what HTTP would say
-// of it. Answers have the tokens that the workload says, so that the next turn's prompt extends them.
+// One engine of a world: the model (one a data-parallel rank), its process as a scheduler or an operator would treat
+// it, and what HTTP would say of it. Answers have the tokens that the workload says, so that the next turn's prompt
+// extends them.
 
 import type { ReplicaId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
-import type { IdentityResult, ScrapeResult } from '../../agent/events.ts';
+import type { IdentityResult, RankScrape, ScrapeResult } from '../../agent/events.ts';
 import { EngineModel, type EngineEvent, type EngineTruth } from '../engine/model.ts';
 import { kvCapacityTokens, type EngineProfile } from '../engine/profiles.ts';
 import { tokenSequence, type TokenSequence } from '../engine/sequence.ts';
@@ -25,6 +26,8 @@ export interface EngineCall {
   /** One generated token each. */
   readonly answerIds: Uint32Array;
   readonly salt: string;
+  /** Data-parallel rank; 0 unless given. */
+  readonly rank?: number;
   firstToken(): void;
   end(end: EngineEnd): void;
 }
@@ -37,22 +40,37 @@ export interface EngineHostOptions {
   readonly context: WorldContext;
   /** Expositions carry the process's start time. */
   readonly tellsStartTime: boolean;
+  /** Data-parallel ranks, each with a batch and a KV cache of its own. */
+  readonly ranks: number;
 }
+
+/** A call's prompt: what the cache lacked of it when it came, and when its first token came. */
+export interface PromptInside {
+  readonly rank: number;
+  readonly uncached: number;
+  readonly cached: number;
+  firstTokenMs: number | null;
+}
+
+/** First tokens that are kept for `promptsInside`. */
+const RECENT = 64;
 
 interface OpenCall {
   readonly call: EngineCall;
+  readonly prompt: PromptInside;
   lastTokenMs: number;
 }
 
 export class EngineHost {
   readonly replica: ReplicaId;
   readonly url: string;
-  readonly model: EngineModel;
+  readonly models: readonly EngineModel[];
   /** Packets from routers get lost and their connections hang; an agent beside it notices nothing. */
   unreachable = false;
   readonly #options: EngineHostOptions;
   readonly #context: WorldContext;
   readonly #calls = new Map<string, OpenCall>();
+  readonly #recent: PromptInside[] = [];
   #wake: Planned | null = null;
   #probes = 0;
 
@@ -61,9 +79,17 @@ export class EngineHost {
     this.#context = options.context;
     this.replica = options.host as ReplicaId;
     this.url = `http://${options.host}`;
-    const random = options.context.stream(`${options.host}/engine`);
-    this.model = new EngineModel(options.profile, random, { nowMs: 0 });
+    this.models = Array.from({ length: options.ranks }, (_, rank) => {
+      const name = rank === 0 ? options.host : `${options.host}#${rank}`;
+      const random = options.context.stream(`${name}/engine`);
+      return new EngineModel(options.profile, random, { nowMs: 0 });
+    });
     this.#arm();
+  }
+
+  /** Of rank 0. */
+  get model(): EngineModel {
+    return this.models[0]!;
   }
 
   get processAlive(): boolean {
@@ -76,8 +102,22 @@ export class EngineHost {
   }
 
   get truth(): EngineTruth {
+    return this.truthOf(0);
+  }
+
+  truthOf(rank: number): EngineTruth {
     this.#advance();
-    return this.model.truth(this.#context.timeline.nowMs);
+    return this.models[rank]!.truth(this.#context.timeline.nowMs);
+  }
+
+  /** A rank's prompts without a first token, or with one that came at `sinceMs` or later. */
+  promptsInside(rank: number, sinceMs: number): PromptInside[] {
+    this.#advance();
+    const recent = this.#recent.filter(({ firstTokenMs }) => (firstTokenMs ?? 0) >= sinceMs);
+    const waiting = [...this.#calls.values()]
+      .map(({ prompt }) => prompt)
+      .filter(({ firstTokenMs }) => firstTokenMs === null);
+    return [...waiting, ...recent].filter((prompt) => prompt.rank === rank);
   }
 
   /** Prompt tokens that the cache holds of this prompt. */
@@ -92,8 +132,12 @@ export class EngineHost {
     const answerTokens = call.answerIds.length;
     const nowMs = this.#context.timeline.nowMs;
     const request = { id: call.id, sequence, answerTokens, finishReason: 'length' } as const;
-    const result = this.model.submit(request, nowMs);
-    if (result.ok) this.#calls.set(call.id, { call, lastTokenMs: nowMs });
+    const model = this.#modelOf(call);
+    const cached = model.cachedTokens(sequence);
+    const uncached = sequence.promptTokens - cached;
+    const prompt = { rank: call.rank ?? 0, uncached, cached, firstTokenMs: null };
+    const result = model.submit(request, nowMs);
+    if (result.ok) this.#calls.set(call.id, { call, prompt, lastTokenMs: nowMs });
     else if (result.reason === 'not_serving') call.end({ kind: 'refused' });
     else if (result.reason === 'too_long') call.end({ kind: 'clientError', status: 400 });
     else call.end({ kind: 'failed', cause: 'error_event' });
@@ -102,8 +146,10 @@ export class EngineHost {
 
   abort(id: string): void {
     this.#advance();
-    if (!this.#calls.delete(id)) return;
-    this.model.abort(id);
+    const open = this.#calls.get(id);
+    if (open === undefined) return;
+    this.#calls.delete(id);
+    this.#modelOf(open.call).abort(id);
     this.#arm();
   }
 
@@ -130,32 +176,13 @@ export class EngineHost {
 
   scrape(): ScrapeResult {
     this.#advance();
-    const { model } = this;
-    if (model.phase === 'loading' || model.phase === 'down') return { kind: 'refused' };
-    const { stats, profile } = model;
+    const { phase, startedMs } = this.model;
+    if (phase === 'loading' || phase === 'down') return { kind: 'refused' };
     return {
       kind: 'ok',
       scrape: {
-        startTimeSeconds: this.#options.tellsStartTime ? startSeconds(model.startedMs) : null,
-        ranks: [
-          {
-            rank: 0,
-            running: stats.running,
-            waiting: stats.waiting,
-            kvUsageRatio: stats.kvUsageRatio,
-            kvCapacityTokens: kvCapacityTokens(profile),
-            blockTokens: profile.blockTokens,
-            asleep: false,
-            promptTokensTotal: stats.promptTokens,
-            computedTokensTotal: stats.computedTokens,
-            cachedTokensTotal: stats.cachedTokens,
-            generationTokensTotal: stats.generationTokens,
-            preemptionsTotal: stats.preemptions,
-            firstTokensTotal: stats.timeToFirstToken.count,
-            itlSumSeconds: stats.interTokenLatency.sum,
-            itlCount: stats.interTokenLatency.count,
-          },
-        ],
+        startTimeSeconds: this.#options.tellsStartTime ? startSeconds(startedMs) : null,
+        ranks: this.models.map(rankScrape),
       },
     };
   }
@@ -179,32 +206,40 @@ export class EngineHost {
   /** The process dies; it stays away until `restart`. */
   crash(): void {
     this.#advance();
-    this.#dispatch(this.model.crash(this.#context.timeline.nowMs), 'reset');
+    for (const model of this.models) {
+      this.#dispatch(model.crash(this.#context.timeline.nowMs), 'reset');
+    }
     this.#arm();
   }
 
   /** The core dies behind a living API server. */
   killCore(): void {
     this.#advance();
-    this.#dispatch(this.model.killCore(this.#context.timeline.nowMs), 'error_event');
+    for (const model of this.models) {
+      this.#dispatch(model.killCore(this.#context.timeline.nowMs), 'error_event');
+    }
     this.#arm();
   }
 
   restart(loadingMs?: number): void {
     if (this.model.phase !== 'down') this.crash();
-    this.model.restart(this.#context.timeline.nowMs, loadingMs);
+    for (const model of this.models) model.restart(this.#context.timeline.nowMs, loadingMs);
     this.#arm();
   }
 
   freeze(): void {
     this.#advance();
-    this.model.freeze(this.#context.timeline.nowMs);
+    for (const model of this.models) model.freeze(this.#context.timeline.nowMs);
     this.#arm();
   }
 
   thaw(): void {
-    this.model.thaw(this.#context.timeline.nowMs);
+    for (const model of this.models) model.thaw(this.#context.timeline.nowMs);
     this.#arm();
+  }
+
+  #modelOf(call: EngineCall): EngineModel {
+    return this.models[call.rank ?? 0] ?? this.model;
   }
 
   #sequence(call: EngineCall): TokenSequence {
@@ -220,14 +255,16 @@ export class EngineHost {
   }
 
   #advance(): void {
-    this.#dispatch(this.model.advance(this.#context.timeline.nowMs), 'reset');
+    for (const model of this.models) {
+      this.#dispatch(model.advance(this.#context.timeline.nowMs), 'reset');
+    }
   }
 
   #arm(): void {
     this.#context.timeline.cancel(this.#wake);
-    const nextMs = this.model.nextEventMs();
+    const nextMs = Math.min(...this.models.map((model) => model.nextEventMs() ?? Infinity));
     this.#wake =
-      nextMs === null
+      nextMs === Infinity
         ? null
         : this.#context.timeline.at(nextMs, () => {
             this.#advance();
@@ -242,7 +279,11 @@ export class EngineHost {
       if (open === undefined) continue;
       if (event.kind === 'token') {
         open.lastTokenMs = event.atMs;
-        if (event.index === 0) open.call.firstToken();
+        if (event.index > 0) continue;
+        open.prompt.firstTokenMs = event.atMs;
+        this.#recent.push(open.prompt);
+        if (this.#recent.length > RECENT) this.#recent.shift();
+        open.call.firstToken();
         continue;
       }
       this.#calls.delete(event.id);
@@ -250,6 +291,27 @@ export class EngineHost {
       else open.call.end({ kind: 'complete', usage: usageOf(event) });
     }
   }
+}
+
+function rankScrape(model: EngineModel, rank: number): RankScrape {
+  const { stats, profile } = model;
+  return {
+    ...absentRank(rank),
+    running: stats.running,
+    waiting: stats.waiting,
+    kvUsageRatio: stats.kvUsageRatio,
+    kvCapacityTokens: kvCapacityTokens(profile),
+    blockTokens: profile.blockTokens,
+    asleep: false,
+    promptTokensTotal: stats.promptTokens,
+    computedTokensTotal: stats.computedTokens,
+    cachedTokensTotal: stats.cachedTokens,
+    generationTokensTotal: stats.generationTokens,
+    preemptionsTotal: stats.preemptions,
+    firstTokensTotal: stats.timeToFirstToken.count,
+    itlSumSeconds: stats.interTokenLatency.sum,
+    itlCount: stats.interTokenLatency.count,
+  };
 }
 
 function usageOf(event: EngineEvent & { kind: 'finished' }): Usage {

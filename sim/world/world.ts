@@ -8,7 +8,7 @@ import {
   type AgentSettings,
   type RegionalSettings,
 } from '../../shared/model/settings.ts';
-import type { ProcessEvidence } from '../../agent/events.ts';
+import { NO_EVIDENCE, type ProcessEvidence } from '../../agent/events.ts';
 import type { RegionalCoreConfig } from '../../router/regional/events.ts';
 import type { EngineProfile } from '../engine/profiles.ts';
 import { Conversations, type ConversationShape } from '../workloads/conversations.ts';
@@ -24,6 +24,8 @@ export interface WorldOptions {
   readonly seed: number;
   readonly profile: EngineProfile;
   readonly replicas: number;
+  /** Data-parallel ranks of each engine. */
+  readonly ranks: number;
   readonly routers: number;
   /** Engines beside one agent. */
   readonly enginesPerAgent: number;
@@ -43,6 +45,7 @@ export interface WorldOptions {
 }
 
 export const WORLD_DEFAULTS: Omit<WorldOptions, 'seed' | 'profile' | 'replicas'> = {
+  ranks: 1,
   routers: 1,
   enginesPerAgent: 1,
   links: { delayMs: 0.3, jitterMs: 0.5 },
@@ -152,6 +155,7 @@ export class World {
       profile: this.#options.profile,
       context: this.context,
       tellsStartTime: this.#options.tellsStartTime,
+      ranks: this.#options.ranks,
     });
   }
 
@@ -185,7 +189,9 @@ export class World {
       scrapeMs,
       redialMs,
       evidence: (engine): ProcessEvidence =>
-        processVisible ? (engine.processAlive ? 'alive' : 'absent') : 'unknown',
+        processVisible
+          ? { ...NO_EVIDENCE, state: engine.processAlive ? 'alive' : 'absent' }
+          : NO_EVIDENCE,
     });
   }
 }

@@ -1,0 +1,112 @@
+// Every report of every agent beside what was true at that instant.
+
+import { prefillMs } from '../../shared/model/cost-curve.ts';
+import type { LeaseId } from '../../shared/model/ids.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { LeaseFacts, RouterMessage } from '../../shared/protocol/messages.ts';
+import type { EngineTruth } from '../engine/model.ts';
+import { trueCostCurve } from '../engine/profiles.ts';
+import type { EngineHost } from './engine-host.ts';
+import type { World } from './world.ts';
+
+export interface Work {
+  tokens: number;
+  ms: number;
+}
+
+export interface Sample {
+  readonly atMs: number;
+  readonly report: ReplicaReport;
+  readonly truth: EngineTruth;
+  /** Largest prompt without a first token inside the engine. */
+  readonly largest: Readonly<Work>;
+  /** Prompts that were sent, passed or ended so short a time ago that the agent may not have heard. */
+  readonly onTheWay: Readonly<Work>;
+}
+
+/** Calls `look` for each new report, once however many routers it goes to; messages travel up to `travelMs`. */
+export function watchReports(world: World, look: (sample: Sample) => void, travelMs = 2): void {
+  const tellings = world.routers.map((router) => {
+    const told = new Told();
+    router.onSend = (_link, message) => told.note(message, world.nowMs);
+    return told;
+  });
+  const seen = new Map<string, number>();
+  for (const agent of world.agents) {
+    agent.onSend = (_link, message) => {
+      if (message.kind !== 'report') return;
+      const { report } = message;
+      const key = `${report.replica}#${report.rank}`;
+      if (seen.get(key) === report.seq) return;
+      seen.set(key, report.seq);
+      const engine = world.engines.find(({ replica }) => replica === report.replica);
+      if (engine === undefined) throw new Error(`a report of nobody: ${report.replica}`);
+      const sinceMs = world.nowMs - travelMs;
+      const onTheWay = { tokens: 0, ms: 0 };
+      for (const told of tellings) {
+        for (const facts of told.since(report, sinceMs)) add(onTheWay, engine, facts);
+      }
+      look({
+        atMs: world.nowMs,
+        report,
+        truth: engine.truthOf(report.rank),
+        ...insideOf(engine, { report, sinceMs, onTheWay }),
+      });
+    };
+  }
+}
+
+function insideOf(
+  engine: EngineHost,
+  of: { readonly report: ReplicaReport; readonly sinceMs: number; readonly onTheWay: Work },
+): Pick<Sample, 'largest' | 'onTheWay'> {
+  const { report, sinceMs, onTheWay } = of;
+  const largest = { tokens: 0, ms: 0 };
+  for (const prompt of engine.promptsInside(report.rank, sinceMs)) {
+    const own = { tokens: 0, ms: 0 };
+    add(own, engine, prompt);
+    if (prompt.firstTokenMs !== null) {
+      onTheWay.tokens += own.tokens;
+      onTheWay.ms += own.ms;
+      continue;
+    }
+    largest.tokens = Math.max(largest.tokens, own.tokens);
+    largest.ms = Math.max(largest.ms, own.ms);
+  }
+  return { largest, onTheWay };
+}
+
+function add(
+  work: Work,
+  engine: EngineHost,
+  prompt: { readonly uncached: number; readonly cached: number },
+): void {
+  work.tokens += prompt.uncached;
+  work.ms += prefillMs(trueCostCurve(engine.model.profile), prompt.uncached, prompt.cached);
+}
+
+/** What one router has told lately. */
+class Told {
+  readonly #leases = new Map<LeaseId, LeaseFacts>();
+  #recent: { readonly atMs: number; readonly target: string; readonly facts: LeaseFacts }[] = [];
+
+  note(message: RouterMessage, atMs: number): void {
+    if (message.kind === 'sent') this.#leases.set(message.lease, message);
+    else if (message.kind !== 'firstToken' && message.kind !== 'ended') return;
+    const facts = this.#leases.get(message.lease);
+    if (message.kind === 'ended') this.#leases.delete(message.lease);
+    if (facts === undefined) return;
+    this.#recent.push({ atMs, target: `${message.replica}#${message.rank}`, facts });
+  }
+
+  since(report: ReplicaReport, sinceMs: number): { uncached: number; cached: number }[] {
+    this.#recent = this.#recent.filter(({ atMs }) => atMs >= sinceMs);
+    const target = `${report.replica}#${report.rank}`;
+    return this.#recent
+      .filter((each) => each.target === target)
+      .map(({ facts: { uncachedTokens, promptTokens } }) => ({
+        uncached: uncachedTokens,
+        cached: promptTokens - uncachedTokens,
+      }));
+  }
+}
