@@ -4,6 +4,7 @@
 
 import type { ReplicaId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
+import { absentRank } from '../../agent/events.ts';
 import type { IdentityResult, RankScrape, ScrapeResult } from '../../agent/events.ts';
 import { EngineModel, type EngineEvent, type EngineTruth } from '../engine/model.ts';
 import { kvCapacityTokens, type EngineProfile } from '../engine/profiles.ts';
