@@ -1,6 +1,7 @@
 // Drives an AgentCore in virtual time for tests: an engine that answers by a cost curve, links that are lists.
 
 import { AgentCore } from './core.ts';
+import { absentRank } from './events.ts';
 import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder, RankScrape } from './events.ts';
 import { seededRandom } from '../shared/lib/random.ts';
 import { prefillMs } from '../shared/model/cost-curve.ts';
@@ -35,7 +36,7 @@ export class FakeEngine {
   evidence: 'alive' | 'absent' | 'unknown' = 'unknown';
   maxModelLen = 32_768;
   rank: RankScrape = {
-    rank: 0,
+    ...absentRank(0),
     running: 0,
     waiting: 0,
     kvUsageRatio: 0.1,

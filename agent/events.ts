@@ -2,6 +2,7 @@
 // world into these events and carry the effects out; neither decides anything.
 
 import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
+import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { ModelInfo } from '../shared/model/report.ts';
 import type { LogLevel } from '../shared/errors.ts';
 import type { AgentMessage, CloseReason, RouterMessage } from '../shared/protocol/messages.ts';
@@ -13,11 +14,16 @@ export interface AgentEngine {
   readonly ranks: number;
 }
 
-/** One rank's figures from one exposition. `null` is absent. Counters are totals since the engine's start. */
+/**
+ * One rank's figures as its engine tells them. `null` is absent: neither zero nor full. Counters are totals since
+ * the engine's start.
+ */
 export interface RankScrape {
   readonly rank: number;
   readonly running: number | null;
   readonly waiting: number | null;
+  /** Requests that the engine takes at once, where it says so: batch slots, or fewer where it refuses earlier. */
+  readonly runningMax: number | null;
   /** 0..1 */
   readonly kvUsageRatio: number | null;
   readonly kvCapacityTokens: number | null;
@@ -34,6 +40,13 @@ export interface RankScrape {
   readonly firstTokensTotal: number | null;
   readonly itlSumSeconds: number | null;
   readonly itlCount: number | null;
+  /** Uncached prompt tokens accepted and not yet computed, as the engine itself counts them at this moment. */
+  readonly waitingPrefillTokens: number | null;
+  /** Prompt tokens computed in `prefillBusySeconds`: only the ratio of two increases means something. */
+  readonly prefillBusyTokens: number | null;
+  readonly prefillBusySeconds: number | null;
+  /** Steps of the engine: moves while it works, also where no request ends. */
+  readonly stepsTotal: number | null;
 }
 
 /** A rank of which nothing is known: no exposition, or one that leaves it out. */
@@ -42,6 +55,7 @@ export function absentRank(rank: number): RankScrape {
     rank,
     running: null,
     waiting: null,
+    runningMax: null,
     kvUsageRatio: null,
     kvCapacityTokens: null,
     blockTokens: null,
@@ -54,6 +68,10 @@ export function absentRank(rank: number): RankScrape {
     firstTokensTotal: null,
     itlSumSeconds: null,
     itlCount: null,
+    waitingPrefillTokens: null,
+    prefillBusyTokens: null,
+    prefillBusySeconds: null,
+    stepsTotal: null,
   };
 }
 
@@ -61,10 +79,12 @@ export interface EngineScrape {
   /** Unix seconds of the engine process's start; null where the exposition has none. */
   readonly startTimeSeconds: number | null;
   readonly ranks: readonly RankScrape[];
+  /** Figures that stand for what the engine does not tell: bounds, or means of another thing. */
+  readonly derived?: readonly (keyof RankScrape)[];
 }
 
 export interface EngineIdentity {
-  readonly kind: string;
+  readonly kind: EngineKind;
   readonly version: string | null;
   readonly models: readonly ModelInfo[];
 }
@@ -73,6 +93,8 @@ export type ScrapeResult =
   | { readonly kind: 'ok'; readonly scrape: EngineScrape }
   /** Nothing listens. */
   | { readonly kind: 'refused' }
+  /** An engine listens and says that it does not serve: it loads, warms up or stops. */
+  | { readonly kind: 'unready'; readonly detail: string }
   /** Something listens and does not answer as an engine does. */
   | { readonly kind: 'failed'; readonly detail: string };
 

@@ -1,5 +1,6 @@
 // Asking an engine for its figures and for what it is.
 
+import { ENGINE_KINDS } from '../shared/model/engine-kind.ts';
 import type { ModelInfo } from '../shared/model/report.ts';
 import { MAX_MODELS, MAX_TEXT } from '../shared/protocol/limits.ts';
 import type { EngineClient, EngineFailure } from './engines/client.ts';
@@ -35,7 +36,7 @@ export async function identifyEngine(client: EngineClient): Promise<IdentityResu
   return {
     kind: 'ok',
     identity: {
-      kind: rows.find((row) => row.owner !== null)?.owner ?? 'unknown',
+      kind: ENGINE_KINDS.find((kind) => rows.some((row) => row.owner === kind)) ?? 'generic',
       version: nameOf(said?.['version']),
       models: modelsOf(rows),
     },

@@ -9,6 +9,7 @@
 //
 // Under Ray `vllm:` reads `vllm_` or `ray_vllm_`. One series per rank has the label `engine`; none means rank 0.
 
+import { absentRank } from '../events.ts';
 import type { EngineScrape, RankScrape } from '../events.ts';
 import { parseExposition, type Sample } from './exposition.ts';
 
@@ -101,7 +102,7 @@ class RankFigures {
   scrape(rank: number, everyRank: Readonly<Record<string, string>> | null): RankScrape {
     const config = this.#config ?? everyRank;
     return {
-      rank,
+      ...absentRank(rank),
       running: this.#sum('vllm:num_requests_running'),
       waiting: this.#sum('vllm:num_requests_waiting'),
       kvUsageRatio: this.#kvUsage(),
