@@ -184,7 +184,7 @@ export class Harness {
       this.answerScrape();
     } else if (effect.kind === 'identify') {
       const models = [{ id: 'm', maxModelLen: this.engine.maxModelLen, loras: [] }];
-      const identity = { kind: 'vllm', version: '0.32.0', models };
+      const identity = { kind: 'vllm' as const, version: '0.32.0', models };
       this.after(2, { kind: 'identified', replica: REPLICA, result: { kind: 'ok', identity } });
     } else if (effect.kind === 'generate') {
       this.answerGenerate(effect.order);
