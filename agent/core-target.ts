@@ -4,7 +4,6 @@
 import type { CoreContext } from './core-context.ts';
 import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
-import { CostLearner, DEFAULT_PRIOR, loneObservation } from './policy/cost-learner.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import type { Foreign } from './policy/foreign.ts';
 import { HitTrust } from './policy/hit-trust.ts';
@@ -16,8 +15,10 @@ import { PrefillObserver } from './policy/prefill-observer.ts';
 import { BusyRate } from './policy/busy-rate.ts';
 import { ScrapeRates } from './policy/scrape-rates.ts';
 import { SlotEstimate } from './policy/slots.ts';
+import { StepFit } from './policy/step-fit.ts';
 import { TokenRatio } from './policy/token-ratio.ts';
 import { UnstreamedCount } from './policy/unstreamed.ts';
+import { addToSums, emptySums } from '../shared/model/cost-curve.ts';
 import type { CostCurve } from '../shared/model/cost-curve.ts';
 import type { Incarnation, LeaseId, LinkId, ReplicaId } from '../shared/model/ids.ts';
 import type { LeaseFacts, ResumeState, RouterMessage } from '../shared/protocol/messages.ts';
@@ -45,7 +46,7 @@ export class TargetState {
   readonly slots: SlotEstimate;
   readonly trust = new HitTrust();
   readonly ratio = new TokenRatio();
-  readonly learner: CostLearner;
+  readonly learner: StepFit;
   readonly busy = new BusyRate();
   readonly kv: KvBook;
   /** The last good scrape and when it was asked for. */
@@ -70,8 +71,7 @@ export class TargetState {
     this.rank = rank;
     const { settings } = context;
     this.slots = new SlotEstimate(settings.runningMax);
-    const stepTokens = settings.stepTokens ?? DEFAULT_PRIOR.stepTokens;
-    this.learner = new CostLearner({ prior: { ...DEFAULT_PRIOR, stepTokens } });
+    this.learner = new StepFit(settings.stepTokens);
     this.context = context;
     this.kv = new KvBook(() => ({
       bytesPerToken: this.ratio.mean,
@@ -143,7 +143,7 @@ export class TargetState {
     this.kv.clear();
     this.trust.reset();
     this.scrape = null;
-    if (this.knownCurve !== null) this.learner.anchor(this.learner.curve(), REBORN_SPREAD);
+    if (this.knownCurve !== null) this.learner.settle(REBORN_SPREAD);
     this.curveKnown = false;
     this.movedMs = nowMs;
   }
@@ -164,7 +164,9 @@ export class TargetState {
 
   /** Measured alone on an idle engine. */
   calibrated(ms: number, tokens: { readonly uncached: number; readonly cached: number }): void {
-    this.learner.observe(loneObservation(ms, tokens, this.learner.curve().stepTokens));
+    const sums = emptySums();
+    addToSums(sums, tokens.uncached, tokens.cached);
+    this.learner.observe({ ms, lone: true, instants: 1, sums });
     this.version += 1;
   }
 
@@ -176,7 +178,7 @@ export class TargetState {
 
   calibrationEnded(): void {
     if (this.learner.observations === 0) return;
-    this.learner.anchor(this.learner.curve(), ANCHOR_SPREAD);
+    this.learner.settle(ANCHOR_SPREAD);
     this.curveKnown = true;
     this.version += 1;
   }
@@ -261,7 +263,12 @@ export class TargetState {
     return { sinceMs: Math.max(this.workSinceMs, this.movedMs), largestMs };
   }
 
-  /** When a token or counter was last seen to have moved. */
+  /** The engine did something that no token or counter shows: it told of KV blocks. */
+  moved(atMs: number): void {
+    this.movedMs = Math.max(this.movedMs, atMs);
+  }
+
+  /** When a token, counter or KV event was last seen to have moved. */
   get lastMovedMs(): number {
     return this.movedMs;
   }

@@ -4,7 +4,6 @@ import { describe, expect, test } from 'vitest';
 import {
   CostLearner,
   DEFAULT_PRIOR,
-  loneObservation,
   sharedSteps,
   type PrefillObservation,
 } from './cost-learner.ts';
@@ -14,6 +13,20 @@ import type { CostCurve } from '../../shared/model/cost-curve.ts';
 const FIXTURES = new URL('../../test/fixtures/vllm-0.32.0/', import.meta.url);
 /** The recorded engine ran with --max-num-batched-tokens 1024. */
 const PRIOR: CostCurve = { ...DEFAULT_PRIOR, stepTokens: 1_024 };
+
+/** A request that is prefilled alone. */
+function loneObservation(
+  ms: number,
+  request: { readonly uncached: number; readonly cached: number },
+  stepTokens: number,
+): PrefillObservation {
+  const { uncached, cached } = request;
+  return {
+    ms,
+    steps: Math.max(1, Math.ceil(uncached / stepTokens)),
+    sums: { uncached, prompt: cached + uncached, context: uncached * (cached + uncached / 2) },
+  };
+}
 
 interface Recorded {
   readonly ttftMs: number;

@@ -173,20 +173,6 @@ export class CostLearner {
   }
 }
 
-/** Features of a request that is prefilled alone. */
-export function loneObservation(
-  ms: number,
-  request: { readonly uncached: number; readonly cached: number },
-  stepTokens: number,
-): PrefillObservation {
-  const { uncached, cached } = request;
-  return {
-    ms,
-    steps: Math.max(1, Math.ceil(uncached / stepTokens)),
-    sums: { uncached, prompt: cached + uncached, context: uncached * (cached + uncached / 2) },
-  };
-}
-
 /** Steps between two first-token instants of a busy engine: a step is shared with the neighbours. */
 export function sharedSteps(uncached: number, stepTokens: number): number {
   return Math.max(1, uncached / stepTokens);

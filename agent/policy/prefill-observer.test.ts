@@ -48,7 +48,7 @@ test('a prompt whose head was computed in the step before teaches nothing by its
   observer.passed(entryOf('b', 0, 1_500), 2_100 * MS_PER_TOKEN);
   const settled = observer.settle(engineOf(null), 20_000);
   expect(settled).toMatchObject([
-    { ms: 2_100 * MS_PER_TOKEN, steps: 2, sums: { uncached: 2_100 } },
+    { ms: 2_100 * MS_PER_TOKEN, lone: false, instants: 2, sums: { uncached: 2_100 } },
   ]);
 });
 

@@ -14,9 +14,8 @@
 // What blurs an interval (an abort in mid-prefill, foreign work) drops it.
 
 import { addToSums, emptySums } from '../../shared/model/cost-curve.ts';
-import { sharedSteps } from './cost-learner.ts';
-import type { PrefillObservation } from './cost-learner.ts';
 import type { LedgerEntry } from './ledger.ts';
+import type { PrefillStretch } from './step-fit.ts';
 import { beginningOf, UnseenPrefills } from './unseen-prefills.ts';
 
 export interface ObserverSettings {
@@ -147,13 +146,13 @@ export class PrefillObserver {
   }
 
   /** Observations that have become final. The agent's own generations alone make none. */
-  settle(engine: ObservedEngine, nowMs: number): PrefillObservation[] {
+  settle(engine: ObservedEngine, nowMs: number): PrefillStretch[] {
     this.group(engine, nowMs);
-    const settled: PrefillObservation[] = [];
+    const settled: PrefillStretch[] = [];
     this.pending = this.pending.filter((waiting) => {
       const open = waiting.members.some((entry) => entry.endedMs === null);
       if (open && nowMs - waiting.sinceMs < this.settings.usageWaitMs) return true;
-      const observation = open ? null : observationOf(waiting, engine.stepTokens);
+      const observation = open ? null : observationOf(waiting);
       if (observation !== null) settled.push(observation);
       return false;
     });
@@ -266,7 +265,7 @@ function tokensOf(entries: readonly LedgerEntry[]): number {
 }
 
 /** Null where a member ended without telling its tokens. */
-function observationOf(pending: Pending, stepTokens: number): PrefillObservation | null {
+function observationOf(pending: Pending): PrefillStretch | null {
   const sums = emptySums();
   let users = false;
   for (const entry of pending.members) {
@@ -277,8 +276,6 @@ function observationOf(pending: Pending, stepTokens: number): PrefillObservation
     addToSums(sums, usage.promptTokens - cached, cached);
     users ||= entry.router !== null;
   }
-  const steps = pending.lone
-    ? Math.max(1, Math.ceil(sums.uncached / stepTokens))
-    : Math.max(pending.instants, sharedSteps(sums.uncached, stepTokens));
-  return users ? { ms: pending.ms, steps, sums } : null;
+  const { ms, lone, instants } = pending;
+  return users ? { ms, lone, instants, sums } : null;
 }
