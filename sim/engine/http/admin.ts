@@ -1,19 +1,50 @@
 // `/sim/…`: what a test or a demonstration does to a simulated engine, and what it may know of it. No part of vLLM.
 
-import type { JsonObject } from './vllm/parse.ts';
-import type { Reply } from './reply.ts';
-import type { RunningEngine } from './server.ts';
+import type { ServerResponse } from 'node:http';
 
-export interface AdminAnswer {
+import { NOT_FOUND, sendReply, type Reply } from './reply.ts';
+import type { RunningEngine } from './server.ts';
+import type { EngineHost } from './surface.ts';
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+interface AdminAnswer {
   readonly reply: Reply;
   /** Done once the answer is out: a crash takes the caller's own connection with it. */
   readonly after?: () => void;
 }
 
+const NOT_JSON: AdminAnswer = {
+  reply: { status: 400, body: { error: 'the body is no JSON object' } },
+};
 const DONE: AdminAnswer = { reply: { status: 200, body: {} } };
 
+export function serveAdmin(
+  engine: RunningEngine & EngineHost,
+  call: { readonly method: string; readonly path: string; readonly body: Buffer },
+  response: ServerResponse,
+): void {
+  const body = readObject(call.body);
+  const answer = body === null ? NOT_JSON : answerAdmin(engine, { ...call, body });
+  if (answer?.after !== undefined) response.once('finish', answer.after);
+  sendReply(response, answer?.reply ?? NOT_FOUND, engine.runtime.clock.wallMs());
+}
+
+/** The object of a body, empty where there is none; null when it is something else. */
+function readObject(body: Buffer): JsonObject | null {
+  if (body.length === 0) return {};
+  try {
+    const value: unknown = JSON.parse(body.toString('utf8'));
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as JsonObject)
+      : null;
+  } catch {
+    return null;
+  }
+}
+
 /** The answer to an admin call; null when there is no such call. */
-export function answerAdmin(
+function answerAdmin(
   engine: RunningEngine,
   call: { readonly method: string; readonly path: string; readonly body: JsonObject },
 ): AdminAnswer | null {

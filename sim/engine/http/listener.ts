@@ -16,6 +16,8 @@ export class Listener {
   readonly #handler: RequestListener;
   #port: number;
   #server: Server | null = null;
+  /** No longer accepting; some of its connections may be at work. */
+  #closing: { readonly server: Server; readonly closed: Promise<void> } | null = null;
   /** Grows with every opening and shutting: an opening that was overtaken closes again. */
   #opening = 0;
 
@@ -62,16 +64,23 @@ export class Listener {
     }
   }
 
-  /** Closes the port and destroys every connection. */
-  async shut(): Promise<void> {
+  /** Closes the port and idle connections; those at work stay until `shut`. */
+  stopAccepting(): void {
     this.#opening += 1;
     const server = this.#server;
-    this.#server = null;
     if (server === null) return;
-    await new Promise<void>((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
-    });
+    this.#server = null;
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    this.#closing = { server, closed };
+  }
+
+  /** Closes the port and destroys every connection. */
+  async shut(): Promise<void> {
+    this.stopAccepting();
+    const closing = this.#closing;
+    this.#closing = null;
+    closing?.server.closeAllConnections();
+    await closing?.closed;
   }
 
   async #listen(): Promise<void> {

@@ -2,7 +2,12 @@
 
 import { ENGINE_PROFILES, engineProfile, type EngineProfile } from '../profiles.ts';
 
+export const ENGINE_KINDS = ['vllm'] as const;
+export type EngineKind = (typeof ENGINE_KINDS)[number];
+
 export interface EngineServerOptions {
+  /** What it pretends to be. Default vllm. */
+  readonly kind?: EngineKind;
   readonly host: string;
   /** 0 takes a free port; it stays the same over restarts. */
   readonly port: number;
@@ -15,6 +20,8 @@ export interface EngineServerOptions {
   readonly apiKey?: string | null;
   /** `usage.prompt_tokens_details`, as `--enable-prompt-tokens-details` has it. Default true. */
   readonly promptTokensDetails?: boolean;
+  /** Engines behind the one port, each with a KV cache of its own. Default 1. */
+  readonly dataParallelSize?: number;
   /** Requests kept for `GET /sim/received`. Default 200. */
   readonly receivedMax?: number;
 }
@@ -29,6 +36,7 @@ export interface EngineSimOption {
 }
 
 export type EngineSimKey =
+  | 'kind'
   | 'host'
   | 'port'
   | 'model'
@@ -46,6 +54,12 @@ export type EngineSimKey =
 const names = Object.keys(ENGINE_PROFILES).join(', ');
 
 export const ENGINE_SIM_OPTIONS: readonly EngineSimOption[] = [
+  {
+    key: 'kind',
+    flags: '--kind <kind>',
+    description: `engine to be: ${ENGINE_KINDS.join(', ')}`,
+    default: 'vllm',
+  },
   {
     key: 'host',
     flags: '--host <address>',
@@ -133,6 +147,11 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
     problems.push(`${flagOf(key)}: ${String(text)} is not a whole number from ${least} to ${most}`);
     return undefined;
   };
+  const kindName = textOf(values, 'kind') ?? 'vllm';
+  const kind = ENGINE_KINDS.find((each) => each === kindName);
+  if (kind === undefined) {
+    problems.push(`--kind: no kind ${kindName}; there are ${ENGINE_KINDS.join(', ')}`);
+  }
   const profileName = textOf(values, 'profile') ?? 'demo';
   const base = engineProfile(profileName);
   if (base === null) problems.push(`--profile: no profile ${profileName}; there are ${names}`);
@@ -144,6 +163,7 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
   return {
     ok: true,
     options: {
+      ...(kind === undefined ? {} : { kind }),
       host: textOf(values, 'host') ?? '127.0.0.1',
       port,
       model: textOf(values, 'model') ?? 'sim-model',

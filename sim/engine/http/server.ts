@@ -1,30 +1,27 @@
-// A simulated engine as an HTTP server that speaks vLLM 0.32: the model of model.ts in real time behind vLLM's
-// endpoints, statuses, headers and bodies, and `/sim/…` to break it.
+// A simulated engine as a process behind a port: models in real time, the surface of its kind in front of them, and
+// `/sim/…` to break it.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-import type { RoleRuntime } from '../../../shared/runtime/role.ts';
-import { answerAdmin } from './admin.ts';
+import { EngineModel, type EngineTruth } from '../model.ts';
+import { serveAdmin } from './admin.ts';
 import { EngineDriver } from './driver.ts';
-import { answerGeneration } from './vllm/generate.ts';
+import { SURFACES } from './kinds.ts';
 import { Listener } from './listener.ts';
 import type { EngineServerOptions } from './options.ts';
-import { parseJsonBody, type Generation } from './vllm/parse.ts';
 import { ReceivedLog, type ReceivedRequest } from './received.ts';
-import { NOT_FOUND, sendReply, type Reply } from './reply.ts';
-import { routeRequest, VLLM_VERSION, type Surface } from './vllm/surface.ts';
-import { EngineModel, type EngineTruth } from '../model.ts';
+import { sendReply, type Reply } from './reply.ts';
+import type { EngineHost, EngineRuntime, EngineSurface } from './surface.ts';
 
 export type { EngineServerOptions } from './options.ts';
-
-export type EngineRuntime = Pick<RoleRuntime, 'clock' | 'timers' | 'random' | 'log'>;
 
 export interface RunningEngine {
   readonly port: number;
   /** Base URL, no path. */
   readonly url: string;
-  /** When the port is open; at once if it is. */
+  /** When it generates and the port is open; at once if so. */
   whenServing(): Promise<void>;
+  /** Of all ranks together. */
   state(): EngineState;
   received(): readonly ReceivedRequest[];
   clearReceived(): void;
@@ -32,23 +29,27 @@ export interface RunningEngine {
   crash(options: { readonly restartAfterMs?: number }): Promise<void>;
   /** A new process, now. Only of use while it is down. */
   restart(): void;
-  /** Streams end with an error event, `/health` is 503, the port closes 2 s later. */
+  /** The core dies while the server lives: what follows is the kind's. */
   killCore(): void;
   freeze(): void;
   thaw(): void;
   slow(factor: number): void;
+  /** SIGTERM, as the kind takes it. Settles when the process is gone. */
+  terminate(): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface EngineState extends EngineTruth {
+  readonly kind: string;
   readonly model: string;
   readonly profile: string;
   readonly maxModelLen: number;
+  /** Each data-parallel rank by itself. */
+  readonly ranks: readonly EngineTruth[];
 }
 
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
 const BODY_TOO_LARGE: Reply = { status: 413, body: { detail: 'Request Entity Too Large' } };
-const CLOSE_AFTER_CORE_DEATH_MS = 2_000;
 
 /**
  * Starts an engine. Settled once the port number is known; the port opens `loadingMs` later, until when it
@@ -63,30 +64,31 @@ export async function startEngineServer(
   return server;
 }
 
-class EngineServer implements RunningEngine {
-  readonly #options: EngineServerOptions;
-  readonly #runtime: EngineRuntime;
-  readonly #driver: EngineDriver;
+class EngineServer implements RunningEngine, EngineHost {
+  readonly options: EngineServerOptions;
+  readonly runtime: EngineRuntime;
+  readonly engines: readonly EngineDriver[];
   readonly #listener: Listener;
   readonly #received: ReceivedLog;
-  readonly #fingerprint: string;
-  readonly #cancels = new Set<() => void>();
-  readonly #waiters: (() => void)[] = [];
-  #startedWallMs: number;
-  #createdWallMs: number;
-  #generating = 0;
-  #generated = 0;
+  /** Timers of the present process, and of what is done to it from outside. */
+  readonly #inside = new Set<() => void>();
+  readonly #outside = new Set<() => void>();
+  #waiting: (() => void)[] = [];
+  #goneWaiting: (() => void)[] = [];
+  #surface: EngineSurface;
+  startedWallMs: number;
+  openedWallMs: number;
 
   constructor(options: EngineServerOptions, runtime: EngineRuntime) {
-    this.#options = options;
-    this.#runtime = runtime;
-    this.#startedWallMs = runtime.clock.wallMs();
-    this.#createdWallMs = this.#startedWallMs;
-    const model = new EngineModel(options.profile, runtime.random, {
-      nowMs: runtime.clock.nowMs(),
-      loadingMs: this.#loadingMs(),
+    this.options = options;
+    this.runtime = runtime;
+    this.startedWallMs = runtime.clock.wallMs();
+    this.openedWallMs = this.startedWallMs;
+    const start = { nowMs: runtime.clock.nowMs(), loadingMs: this.#loadingMs() };
+    this.engines = Array.from({ length: options.dataParallelSize ?? 1 }, () => {
+      const model = new EngineModel(options.profile, runtime.random, start);
+      return new EngineDriver(model, runtime, () => this.#served());
     });
-    this.#driver = new EngineDriver(model, runtime, () => this.#open());
     this.#listener = new Listener(options, runtime.timers, (request, response) => {
       void this.#serve(request, response).catch((error: unknown) => {
         // A client that goes away while it sends is no fault of ours.
@@ -96,7 +98,7 @@ class EngineServer implements RunningEngine {
       });
     });
     this.#received = new ReceivedLog(options.receivedMax ?? 200);
-    this.#fingerprint = `vllm-${VLLM_VERSION}-${this.#hex(8)}`;
+    this.#surface = SURFACES[options.kind ?? 'vllm'](this);
   }
 
   get port(): number {
@@ -104,29 +106,34 @@ class EngineServer implements RunningEngine {
   }
 
   get url(): string {
-    const { host } = this.#options;
+    const { host } = this.options;
     return `http://${host.includes(':') ? `[${host}]` : host}:${this.port}`;
   }
 
   async start(): Promise<void> {
     await this.#listener.reserve();
-    this.#driver.change(() => {});
+    this.#begin();
     if (this.#loadingMs() === 0) await this.whenServing();
   }
 
   whenServing(): Promise<void> {
-    if (this.#listener.isOpen) return Promise.resolve();
-    return new Promise((resolve) => this.#waiters.push(resolve));
+    if (this.#listener.isOpen && this.#generates()) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   state(): EngineState {
-    this.#driver.catchUp();
-    const { model } = this.#driver;
+    const ranks = this.engines.map((engine) => {
+      engine.catchUp();
+      return engine.model.truth(engine.nowMs());
+    });
+    const { profile, maxModelLen } = this.engines[0]!.model;
     return {
-      ...model.truth(this.#driver.nowMs()),
-      model: this.#options.model,
-      profile: model.profile.name,
-      maxModelLen: model.maxModelLen,
+      ...sumOfRanks(ranks),
+      kind: this.options.kind ?? 'vllm',
+      model: this.options.model,
+      profile: profile.name,
+      maxModelLen,
+      ranks,
     };
   }
 
@@ -139,142 +146,158 @@ class EngineServer implements RunningEngine {
   }
 
   async crash({ restartAfterMs }: { readonly restartAfterMs?: number }): Promise<void> {
-    this.#driver.stop();
-    this.#driver.model.crash(this.#driver.nowMs());
-    const shut = this.#listener.shut();
-    if (restartAfterMs !== undefined) this.#after(restartAfterMs, () => this.restart());
+    cancelAll(this.#inside);
+    for (const engine of this.engines) {
+      engine.stop();
+      engine.model.crash(engine.nowMs());
+    }
+    const shut = Promise.all([this.#listener.shut(), this.#surface.close()]);
+    if (restartAfterMs !== undefined) {
+      this.#timer(this.#outside, restartAfterMs, () => this.restart());
+    }
     await shut;
+    for (const resolve of this.#goneWaiting.splice(0)) resolve();
   }
 
   restart(): void {
-    this.#startedWallMs = this.#runtime.clock.wallMs();
-    this.#driver.change((nowMs) => this.#driver.model.restart(nowMs, this.#loadingMs()));
+    this.startedWallMs = this.runtime.clock.wallMs();
+    this.#surface = SURFACES[this.options.kind ?? 'vllm'](this);
+    for (const { model } of this.engines) {
+      model.restart(this.runtime.clock.nowMs(), this.#loadingMs());
+    }
+    this.#begin();
   }
 
   killCore(): void {
-    this.#driver.change((nowMs) => this.#driver.model.killCore(nowMs));
-    const { incarnation } = this.#driver.model;
-    this.#after(CLOSE_AFTER_CORE_DEATH_MS, () => {
-      if (this.#driver.model.incarnation === incarnation) void this.crash({});
-    });
+    for (const engine of this.engines) engine.change((nowMs) => engine.model.killCore(nowMs));
+    this.#surface.coreDied();
   }
 
   freeze(): void {
-    this.#driver.change((nowMs) => this.#driver.model.freeze(nowMs));
+    for (const engine of this.engines) engine.change((nowMs) => engine.model.freeze(nowMs));
   }
 
   thaw(): void {
-    this.#driver.change((nowMs) => this.#driver.model.thaw(nowMs));
+    for (const engine of this.engines) engine.change((nowMs) => engine.model.thaw(nowMs));
   }
 
   slow(factor: number): void {
-    this.#driver.change(() => this.#driver.model.slow(factor));
+    for (const engine of this.engines) engine.change(() => engine.model.slow(factor));
+  }
+
+  async terminate(): Promise<void> {
+    if (this.engines.every(({ model }) => model.phase === 'down')) return;
+    const gone = new Promise<void>((resolve) => this.#goneWaiting.push(resolve));
+    this.#surface.terminate();
+    await gone;
   }
 
   async close(): Promise<void> {
-    for (const cancel of this.#cancels) cancel();
-    this.#cancels.clear();
-    this.#driver.stop();
-    await this.#listener.shut();
+    cancelAll(this.#inside);
+    cancelAll(this.#outside);
+    for (const engine of this.engines) engine.stop();
+    await Promise.all([this.#listener.shut(), this.#surface.close()]);
+  }
+
+  hex(digits: number): string {
+    let text = '';
+    while (text.length < digits) text += Math.floor(this.runtime.random.next() * 16).toString(16);
+    return text;
+  }
+
+  after(delayMs: number, task: () => void): void {
+    this.#timer(this.#inside, delayMs, task);
+  }
+
+  stopListening(): void {
+    this.#listener.stopAccepting();
+  }
+
+  exit(): void {
+    void this.crash({});
+  }
+
+  /** The process has been started: its port opens when its kind opens it. */
+  #begin(): void {
+    const { opensAheadMs } = this.#surface;
+    if (opensAheadMs > 0) {
+      this.after(Math.max(0, this.#loadingMs() - opensAheadMs), () => this.#open());
+    }
+    for (const engine of this.engines) engine.change(() => {});
+  }
+
+  #generates(): boolean {
+    return this.engines.every(({ model }) => model.phase === 'serving');
+  }
+
+  #served(): void {
+    if (!this.#generates()) return;
+    if (this.#listener.isOpen) this.#settleWaiting();
+    else if (this.#surface.opensAheadMs === 0) this.#open();
   }
 
   #open(): void {
-    this.#createdWallMs = this.#runtime.clock.wallMs();
+    this.openedWallMs = this.runtime.clock.wallMs();
     this.#listener.open().then(
-      () => {
-        for (const resolve of this.#waiters.splice(0)) resolve();
-      },
-      (error: unknown) =>
-        this.#runtime.log.error({ err: error }, 'engine-sim cannot open its port'),
+      () => this.#settleWaiting(),
+      (error: unknown) => this.runtime.log.error({ err: error }, 'engine-sim cannot open its port'),
     );
+  }
+
+  #settleWaiting(): void {
+    if (!this.#generates()) return;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { method = 'GET', url = '/' } = request;
-    const path = url.split('?')[0] ?? url;
+    const { method = 'GET', url = '/', headers } = request;
     const body = await readBody(request);
     if (response.destroyed) return;
-    const atMs = this.#runtime.clock.wallMs();
+    const atMs = this.runtime.clock.wallMs();
     if (body === null) return sendReply(response, BODY_TOO_LARGE, atMs);
-    if (path.startsWith('/sim/')) return this.#serveAdmin({ method, path, body }, response);
+    const { pathname: path, searchParams: query } = new URL(url, 'http://engine');
+    if (path.startsWith('/sim/')) return serveAdmin(this, { method, path, body }, response);
     this.#received.add({ atMs, method, path: url }, { headers: request.rawHeaders, body });
-    this.#driver.catchUp();
-    const { authorization, 'content-type': contentType } = request.headers;
-    const call = { method, path, authorization, contentType, body };
-    const reply = routeRequest(this.#surface(atMs), call);
-    if (isReply(reply)) sendReply(response, reply, atMs);
-    else this.#generate(reply, request, response);
-  }
-
-  #serveAdmin(
-    call: { method: string; path: string; body: Buffer },
-    response: ServerResponse,
-  ): void {
-    const parsed = parseJsonBody(
-      'application/json',
-      call.body.length === 0 ? '{}' : call.body.toString(),
-    );
-    const answer = parsed.ok
-      ? answerAdmin(this, { ...call, body: parsed.value })
-      : { reply: parsed.reply };
-    if (answer?.after !== undefined) response.once('finish', answer.after);
-    sendReply(response, answer?.reply ?? NOT_FOUND, this.#runtime.clock.wallMs());
-  }
-
-  #surface(nowWallMs: number): Surface {
-    return {
-      modelName: this.#options.model,
-      apiKey: this.#options.apiKey ?? null,
-      model: this.#driver.model,
-      startedWallMs: this.#startedWallMs,
-      createdWallMs: this.#createdWallMs,
-      nowWallMs,
-      generating: this.#generating,
-      hex: (digits) => this.#hex(digits),
-    };
-  }
-
-  #generate(generation: Generation, request: IncomingMessage, response: ServerResponse): void {
-    const prefix = generation.kind === 'chat' ? 'chatcmpl' : 'cmpl';
-    const given = request.headers['x-request-id'];
-    const id = `${prefix}-${typeof given === 'string' && given !== '' ? given : this.#hex(16)}`;
-    this.#generating += 1;
-    response.once('close', () => (this.#generating -= 1));
-    const wallMs = (): number => this.#runtime.clock.wallMs();
-    this.#generated += 1;
-    const head = {
-      kind: generation.kind,
-      id,
-      serial: this.#generated,
-      created: Math.floor(wallMs() / 1000),
-      model: this.#options.model,
-      fingerprint: this.#fingerprint,
-      details: this.#options.promptTokensDetails ?? true,
-    };
-    answerGeneration({ driver: this.#driver, head, wallMs }, generation, response);
+    for (const engine of this.engines) engine.catchUp();
+    this.#surface.answer({ method, path, query, headers, body }, response);
   }
 
   #loadingMs(): number {
-    return this.#options.loadingMs ?? this.#options.profile.loadingMs;
+    return this.options.loadingMs ?? this.options.profile.loadingMs;
   }
 
-  #after(delayMs: number, task: () => void): void {
-    const cancel = this.#runtime.timers.after(delayMs, () => {
-      this.#cancels.delete(cancel);
+  #timer(timers: Set<() => void>, delayMs: number, task: () => void): void {
+    const cancel = this.runtime.timers.after(delayMs, () => {
+      timers.delete(cancel);
       task();
     });
-    this.#cancels.add(cancel);
-  }
-
-  #hex(digits: number): string {
-    let text = '';
-    while (text.length < digits) text += Math.floor(this.#runtime.random.next() * 16).toString(16);
-    return text;
+    timers.add(cancel);
   }
 }
 
-function isReply(value: Reply | Generation): value is Reply {
-  return 'status' in value;
+function cancelAll(timers: Set<() => void>): void {
+  for (const cancel of timers) cancel();
+  timers.clear();
+}
+
+/** Counts are summed; the wait is that of the rank that waits longest. */
+function sumOfRanks(ranks: readonly EngineTruth[]): EngineTruth {
+  const [first, ...others] = ranks;
+  if (first === undefined) throw new Error('an engine has a rank');
+  return others.reduce(
+    (sum, rank) => ({
+      ...sum,
+      waitingPrefillTokens: sum.waitingPrefillTokens + rank.waitingPrefillTokens,
+      waitingPrefillMs: Math.max(sum.waitingPrefillMs, rank.waitingPrefillMs),
+      openRequests: sum.openRequests + rank.openRequests,
+      running: sum.running + rank.running,
+      waiting: sum.waiting + rank.waiting,
+      freeBlocks: sum.freeBlocks + rank.freeBlocks,
+      heldBlocks: sum.heldBlocks + rank.heldBlocks,
+      cachedBlocks: sum.cachedBlocks + rank.cachedBlocks,
+    }),
+    first,
+  );
 }
 
 /** The whole body; null when it is longer than is taken. */

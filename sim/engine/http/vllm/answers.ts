@@ -2,6 +2,7 @@
 // (test/fixtures/vllm-0.32.0/chat-*.http, completion*.http).
 
 import type { FinishReason } from '../../stats.ts';
+import type { Choice } from '../generation.ts';
 
 export interface AnswerHead {
   readonly kind: 'chat' | 'completion';
@@ -14,18 +15,6 @@ export interface AnswerHead {
   readonly fingerprint: string;
   /** `usage.prompt_tokens_details` is given. */
   readonly details: boolean;
-}
-
-/** One answer as far as it has come. Lengths in tokens. */
-export interface Choice {
-  readonly index: number;
-  text: string;
-  tokens: number;
-  /** The first answer of its prompt: a prompt counts once however many answers it gets. */
-  readonly first: boolean;
-  readonly promptTokens: number;
-  cachedTokens: number;
-  finish: FinishReason | null;
 }
 
 export interface ChunkOptions {

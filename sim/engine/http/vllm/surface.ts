@@ -1,162 +1,88 @@
-// vLLM's endpoints: which path takes which method, and what each says. Generation requests are only read here.
+// A vLLM 0.32 over HTTP: state of the API server, and how it ends.
 
-import { renderExposition } from './exposition.ts';
-import {
-  parseChat,
-  parseCompletion,
-  parseJsonBody,
-  parseTokenize,
-  type Generation,
-  type JsonObject,
-  type ParseContext,
-} from './parse.ts';
-import { methodNotAllowed, NOT_FOUND, UNAUTHORIZED, type Reply } from '../reply.ts';
-import type { EngineModel } from '../../model.ts';
-import { detokenize } from '../../tokenizer.ts';
+import type { ServerResponse } from 'node:http';
 
-export const VLLM_VERSION = '0.32.0';
+import { sendReply, type Reply } from '../reply.ts';
+import type { EngineHost, EngineSurface, HttpCall } from '../surface.ts';
+import { answerGeneration } from './generate.ts';
+import type { Generation } from './parse.ts';
+import { routeRequest, VLLM_VERSION, type ServerState } from './routes.ts';
 
-/** The server as it is at the moment of the request. Wall times in ms since 1970. */
-export interface Surface {
-  readonly modelName: string;
-  readonly apiKey: string | null;
-  readonly model: EngineModel;
-  readonly startedWallMs: number;
-  readonly createdWallMs: number;
-  readonly nowWallMs: number;
+const CLOSE_AFTER_CORE_DEATH_MS = 2_000;
+
+export function vllmSurface(host: EngineHost): EngineSurface {
+  return new VllmSurface(host);
+}
+
+class VllmSurface implements EngineSurface {
+  readonly opensAheadMs = 0;
+  readonly #host: EngineHost;
+  readonly #fingerprint: string;
   /** Generation requests that are being answered. */
-  readonly generating: number;
-  /** Random hex digits. */
-  readonly hex: (digits: number) => string;
-}
+  #generating = 0;
+  #generated = 0;
 
-export interface SurfaceRequest {
-  readonly method: string;
-  readonly path: string;
-  readonly authorization: string | undefined;
-  readonly contentType: string | undefined;
-  readonly body: Buffer;
-}
-
-/** Routes by path: the method it takes. */
-const ROUTES: Readonly<Record<string, 'GET' | 'POST'>> = {
-  '/health': 'GET',
-  '/ping': 'GET',
-  '/version': 'GET',
-  '/load': 'GET',
-  '/metrics': 'GET',
-  '/is_sleeping': 'GET',
-  '/v1/models': 'GET',
-  '/v1/chat/completions': 'POST',
-  '/v1/completions': 'POST',
-  '/tokenize': 'POST',
-  '/detokenize': 'POST',
-};
-
-/** A reply, or a generation request to run. */
-export function routeRequest(surface: Surface, request: SurfaceRequest): Reply | Generation {
-  return refusal(surface, request) ?? answer(surface, request);
-}
-
-/** What is wrong before the body is looked at; null when nothing is. */
-function refusal(surface: Surface, { method, path, authorization }: SurfaceRequest): Reply | null {
-  const { apiKey } = surface;
-  if (apiKey !== null && path.startsWith('/v1/') && authorization !== `Bearer ${apiKey}`) {
-    return UNAUTHORIZED;
+  constructor(host: EngineHost) {
+    this.#host = host;
+    this.#fingerprint = `vllm-${VLLM_VERSION}-${host.hex(8)}`;
   }
-  const allowed = Object.hasOwn(ROUTES, path) ? ROUTES[path] : undefined;
-  if (allowed === undefined) return NOT_FOUND;
-  return allowed === method ? null : methodNotAllowed(allowed);
-}
 
-function answer(surface: Surface, request: SurfaceRequest): Reply | Generation {
-  const json = (body: object): Reply => ({ status: 200, body });
-  switch (request.path) {
-    case '/health':
-    case '/ping':
-      return { status: surface.model.phase === 'dead' ? 503 : 200, body: '' };
-    case '/version':
-      return json({ version: VLLM_VERSION });
-    case '/load':
-      return json({ server_load: surface.generating });
-    case '/is_sleeping':
-      return json({ is_sleeping: false });
-    case '/metrics':
-      return metricsReply(surface);
-    case '/v1/models':
-      return json(modelList(surface));
-    default:
-      return answerJson(surface, request);
+  answer(call: HttpCall, response: ServerResponse): void {
+    const reply = routeRequest(this.#state(), call);
+    if (isReply(reply)) sendReply(response, reply, this.#wallMs());
+    else this.#generate(reply, call, response);
+  }
+
+  coreDied(): void {
+    this.#host.after(CLOSE_AFTER_CORE_DEATH_MS, () => this.#host.exit());
+  }
+
+  terminate(): void {
+    this.#host.exit();
+  }
+
+  async close(): Promise<void> {}
+
+  #generate(generation: Generation, call: HttpCall, response: ServerResponse): void {
+    const { options, engines } = this.#host;
+    const prefix = generation.kind === 'chat' ? 'chatcmpl' : 'cmpl';
+    const given = call.headers['x-request-id'];
+    const id = `${prefix}-${typeof given === 'string' && given !== '' ? given : this.#host.hex(16)}`;
+    this.#generating += 1;
+    response.once('close', () => (this.#generating -= 1));
+    this.#generated += 1;
+    const head = {
+      kind: generation.kind,
+      id,
+      serial: this.#generated,
+      created: Math.floor(this.#wallMs() / 1000),
+      model: options.model,
+      fingerprint: this.#fingerprint,
+      details: options.promptTokensDetails ?? true,
+    };
+    const wallMs = (): number => this.#wallMs();
+    answerGeneration({ driver: engines[0]!, head, wallMs }, generation, response);
+  }
+
+  #state(): ServerState {
+    const { options, engines, startedWallMs, openedWallMs } = this.#host;
+    return {
+      modelName: options.model,
+      apiKey: options.apiKey ?? null,
+      model: engines[0]!.model,
+      startedWallMs,
+      createdWallMs: openedWallMs,
+      nowWallMs: this.#wallMs(),
+      generating: this.#generating,
+      hex: (digits) => this.#host.hex(digits),
+    };
+  }
+
+  #wallMs(): number {
+    return this.#host.runtime.clock.wallMs();
   }
 }
 
-function answerJson(surface: Surface, request: SurfaceRequest): Reply | Generation {
-  const parsed = parseJsonBody(request.contentType, request.body.toString('utf8'));
-  if (!parsed.ok) return parsed.reply;
-  const context = { model: surface.modelName, maxModelLen: surface.model.maxModelLen };
-  if (request.path === '/tokenize') return tokenizeReply(parsed.value, context);
-  if (request.path === '/detokenize') return detokenizeReply(parsed.value);
-  const parse = request.path === '/v1/chat/completions' ? parseChat : parseCompletion;
-  const generation = parse(parsed.value, context);
-  return generation.ok ? generation.value : generation.reply;
-}
-
-function metricsReply({ model, modelName, startedWallMs, createdWallMs }: Surface): Reply {
-  const body = renderExposition({
-    modelName,
-    profile: model.profile,
-    maxModelLen: model.maxModelLen,
-    stats: model.stats,
-    startTimeSeconds: startedWallMs / 1000,
-    createdSeconds: createdWallMs / 1000,
-  });
-  return { status: 200, body, contentType: 'text/plain; version=0.0.4; charset=utf-8' };
-}
-
-function modelList({ model, modelName, nowWallMs, hex }: Surface): object {
-  const created = Math.floor(nowWallMs / 1000);
-  const permission = {
-    id: `modelperm-${hex(16)}`,
-    object: 'model_permission',
-    created,
-    allow_create_engine: false,
-    allow_sampling: true,
-    allow_logprobs: true,
-    allow_search_indices: false,
-    allow_view: true,
-    allow_fine_tuning: false,
-    organization: '*',
-    group: null,
-    is_blocking: false,
-  };
-  const entry = {
-    id: modelName,
-    object: 'model',
-    created,
-    owned_by: 'vllm',
-    root: `/models/${modelName}`,
-    parent: null,
-    max_model_len: model.maxModelLen,
-    permission: [permission],
-  };
-  return { object: 'list', data: [entry] };
-}
-
-function tokenizeReply(body: JsonObject, context: ParseContext): Reply {
-  const tokens = parseTokenize(body, context);
-  if (!tokens.ok) return tokens.reply;
-  const { maxModelLen } = context;
-  const answer = {
-    count: tokens.value.length,
-    max_model_len: maxModelLen,
-    tokens: tokens.value,
-    token_strs: null,
-  };
-  return { status: 200, body: answer };
-}
-
-function detokenizeReply(body: JsonObject): Reply {
-  const tokens = Array.isArray(body['tokens']) ? body['tokens'] : [];
-  const ids = tokens.filter((token): token is number => Number.isInteger(token));
-  return { status: 200, body: { prompt: detokenize(ids) } };
+function isReply(value: Reply | Generation): value is Reply {
+  return 'status' in value;
 }

@@ -1,0 +1,9 @@
+// The kinds of engine that can be simulated.
+
+import type { EngineKind } from './options.ts';
+import type { SurfaceFactory } from './surface.ts';
+import { vllmSurface } from './vllm/surface.ts';
+
+export const SURFACES: Readonly<Record<EngineKind, SurfaceFactory>> = {
+  vllm: vllmSurface,
+};
