@@ -10,9 +10,10 @@ import { TargetState } from './core-target.ts';
 import { absentRank } from './events.ts';
 import type { AgentEngine, AgentEvent, EngineIdentity, EngineScrape } from './events.ts';
 import { IncarnationTracker } from './policy/incarnation.ts';
-import { Lifecycle } from './policy/lifecycle.ts';
+import { Lifecycle, type ProcessState } from './policy/lifecycle.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
 import type { Phase } from '../shared/model/phase.ts';
+import type { LoadProgress } from '../shared/model/report.ts';
 import type { ResumeState } from '../shared/protocol/messages.ts';
 
 /** How long after the first good scrape a router's memory is waited for, ms. */
@@ -42,6 +43,7 @@ export class EngineState {
   private readonly tracker: IncarnationTracker;
   private readonly generations: Generations;
   private readonly startedMs: number;
+  private progress: LoadProgress | null = null;
   private offers: readonly ResumeState[] = [];
   private heard = false;
   private settleByMs: number | null = null;
@@ -86,6 +88,10 @@ export class EngineState {
       incarnation: this.tracker.current,
       phase,
       phaseSinceMs: this.lifecycle.sinceMs,
+      degradedFor: phase === 'degraded' ? 'probe' : null,
+      slowRatio: null,
+      progress: phase === 'loading' ? this.progress : null,
+      gpus: null,
       etaMs: phase === 'loading' ? this.lifecycle.loadEtaMs(nowMs) : warmingMs,
       identity: this.identity,
       probe: this.generations.probeOf(rank),
@@ -97,10 +103,11 @@ export class EngineState {
     this.heard = true;
     if (this.stopped) return;
     const { result, evidence } = event;
+    this.progress = evidence.progress;
     const before = this.lifecycle.phase;
     if (result.kind === 'ok') this.answered(result.scrape, event.sentMs, nowMs);
-    else if (result.kind === 'refused') this.refused(evidence, nowMs);
-    else this.lifecycle.failed(evidence, nowMs);
+    else if (result.kind === 'refused') this.refused(evidence.state, nowMs);
+    else this.lifecycle.failed(evidence.state, nowMs);
     this.notePhase(before);
   }
 
@@ -160,7 +167,7 @@ export class EngineState {
     this.lifecycle.drain(nowMs);
   }
 
-  private refused(evidence: Of<'scraped'>['evidence'], nowMs: number): void {
+  private refused(evidence: ProcessState, nowMs: number): void {
     this.tracker.refused();
     const { phase } = this.lifecycle;
     this.lifecycle.refused(evidence, nowMs);

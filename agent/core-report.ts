@@ -6,8 +6,14 @@
 import type { AgentSettings } from '../shared/model/settings.ts';
 import { prefillMs } from '../shared/model/cost-curve.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
-import type { Phase } from '../shared/model/phase.ts';
-import type { ProbeResult, QueuedWork, ReplicaReport } from '../shared/model/report.ts';
+import type { DegradedReason, Phase } from '../shared/model/phase.ts';
+import type {
+  GpuSummary,
+  LoadProgress,
+  ProbeResult,
+  QueuedWork,
+  ReplicaReport,
+} from '../shared/model/report.ts';
 import type { TargetState } from './core-target.ts';
 import type { EngineIdentity } from './events.ts';
 
@@ -16,6 +22,10 @@ export interface EngineFacts {
   readonly incarnation: Incarnation | null;
   readonly phase: Phase;
   readonly phaseSinceMs: number;
+  readonly degradedFor: DegradedReason | null;
+  readonly slowRatio: number | null;
+  readonly progress: LoadProgress | null;
+  readonly gpus: GpuSummary | null;
   readonly etaMs: number | null;
   readonly identity: EngineIdentity | null;
   readonly probe: ProbeResult | null;
@@ -39,6 +49,10 @@ type Figures = Omit<
   | 'seq'
   | 'phase'
   | 'phaseForMs'
+  | 'degradedFor'
+  | 'slowRatio'
+  | 'progress'
+  | 'gpus'
   | 'etaMs'
   | 'probe'
   | 'models'
@@ -70,6 +84,10 @@ export function buildReport(
     seq: target.reportSeq,
     phase: engine.phase,
     phaseForMs: Math.max(0, nowMs - engine.phaseSinceMs),
+    degradedFor: engine.degradedFor,
+    slowRatio: engine.slowRatio,
+    progress: engine.progress,
+    gpus: engine.gpus,
     etaMs: engine.etaMs,
     ...figures,
     probe: engine.probe,

@@ -1,7 +1,7 @@
 // Drives an AgentCore in virtual time for tests: an engine that answers by a cost curve, links that are lists.
 
 import { AgentCore } from './core.ts';
-import { absentRank } from './events.ts';
+import { absentRank, NO_EVIDENCE } from './events.ts';
 import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder, RankScrape } from './events.ts';
 import { seededRandom } from '../shared/lib/random.ts';
 import { prefillMs } from '../shared/model/cost-curve.ts';
@@ -194,7 +194,8 @@ export class Harness {
   private answerScrape(): void {
     const { engine } = this;
     const sentMs = this.nowMs;
-    const { startTimeSeconds, evidence } = engine;
+    const { startTimeSeconds } = engine;
+    const evidence = { ...NO_EVIDENCE, state: engine.evidence };
     const scrape = { startTimeSeconds, ranks: [engine.rank] };
     const result =
       engine.mode === 'refused'

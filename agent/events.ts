@@ -3,7 +3,7 @@
 
 import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { EngineKind } from '../shared/model/engine-kind.ts';
-import type { ModelInfo } from '../shared/model/report.ts';
+import type { LoadProgress, ModelInfo } from '../shared/model/report.ts';
 import type { LogLevel } from '../shared/errors.ts';
 import type { AgentMessage, CloseReason, RouterMessage } from '../shared/protocol/messages.ts';
 
@@ -102,8 +102,29 @@ export type IdentityResult =
   | { readonly kind: 'ok'; readonly identity: EngineIdentity }
   | { readonly kind: 'failed'; readonly detail: string };
 
-/** Evidence from outside the engine's port: process list, pid file, unit. `unknown` where there is none. */
-export type ProcessEvidence = 'alive' | 'absent' | 'unknown';
+/** The engine's process as one source names it. Two sources may name different processes of one engine. */
+export interface EngineProcess {
+  readonly source: 'pidFile' | 'unit' | 'list';
+  readonly pid: number;
+}
+
+/** What is known of the engine from outside its port: process list, pid file, unit, log. */
+export interface ProcessEvidence {
+  /** `unknown` where nothing tells. */
+  readonly state: 'alive' | 'absent' | 'unknown';
+  /** How far the start has come; null where no log tells. */
+  readonly progress: LoadProgress | null;
+  readonly process: EngineProcess | null;
+  /** How often a supervisor has started it again; null without one. */
+  readonly restarts: number | null;
+}
+
+export const NO_EVIDENCE: ProcessEvidence = {
+  state: 'unknown',
+  progress: null,
+  process: null,
+  restarts: null,
+};
 
 export type GenerationOutcome =
   | {

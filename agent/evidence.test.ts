@@ -24,14 +24,14 @@ function witness(
   return { seen, time, lists: () => lists };
 }
 
-async function settles(seen: ProcessWitness, to: ProcessEvidence): Promise<void> {
-  await vi.waitFor(async () => expect(await seen.evidence('refuses')).toBe(to));
+async function settles(seen: ProcessWitness, to: ProcessEvidence['state']): Promise<void> {
+  await vi.waitFor(async () => expect((await seen.evidence('refuses')).state).toBe(to));
 }
 
 describe('evidence from the process list', () => {
   it('is alive while a process names the port of the engine', async () => {
     const { seen } = witness(() => [SERVE]);
-    expect(await seen.evidence('refuses')).toBe('unknown');
+    expect((await seen.evidence('refuses')).state).toBe('unknown');
     await settles(seen, 'alive');
   });
 
@@ -43,7 +43,7 @@ describe('evidence from the process list', () => {
     ];
     const { seen, time, lists } = witness(() => others);
     for (let look = 0; look < 3; look += 1) {
-      expect(await seen.evidence('refuses')).toBe('unknown');
+      expect((await seen.evidence('refuses')).state).toBe('unknown');
       await Promise.resolve();
       time.advance(10_001);
     }
@@ -53,7 +53,7 @@ describe('evidence from the process list', () => {
   it('is absent once a process that a list had is gone', async () => {
     const processes: ListedProcess[] = [SERVE];
     const { seen, time } = witness(() => processes);
-    expect(await seen.evidence('answers')).toBe('alive');
+    expect((await seen.evidence('answers')).state).toBe('alive');
     await settles(seen, 'alive');
     processes.pop();
     time.advance(10_001);
@@ -67,7 +67,7 @@ describe('evidence from the process list', () => {
     await settles(seen, 'alive');
     lives.delete(7);
     processes.pop();
-    expect(await seen.evidence('refuses')).toBe('absent');
+    expect((await seen.evidence('refuses')).state).toBe('absent');
     await vi.waitFor(() => expect(lists()).toBe(2));
     processes.push({ ...SERVE, pid: 8 });
     time.advance(2_001);
@@ -86,7 +86,7 @@ describe('evidence from the process list', () => {
     for (let look = 0; look < 20; look += 1) await here.seen.evidence('refuses');
     expect(here.lists()).toBe(1);
     const elsewhere = witness(() => [SERVE], { url: 'http://192.0.2.7:8001' });
-    expect(await elsewhere.seen.evidence('refuses')).toBe('unknown');
+    expect((await elsewhere.seen.evidence('refuses')).state).toBe('unknown');
     expect(elsewhere.lists()).toBe(0);
   });
 
@@ -94,7 +94,7 @@ describe('evidence from the process list', () => {
     const { seen } = witness(() => {
       throw new Error('no ps here');
     });
-    expect(await seen.evidence('refuses')).toBe('unknown');
-    expect(await seen.evidence('refuses')).toBe('unknown');
+    expect((await seen.evidence('refuses')).state).toBe('unknown');
+    expect((await seen.evidence('refuses')).state).toBe('unknown');
   });
 });

@@ -13,7 +13,9 @@ import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../shared/runtime/clock.ts';
 import { isLoopback } from '../shared/config/address.ts';
-import type { ProcessEvidence } from './events.ts';
+import { NO_EVIDENCE, type ProcessEvidence } from './events.ts';
+
+type ProcessState = ProcessEvidence['state'];
 
 export interface ListedProcess {
   readonly pid: number;
@@ -44,7 +46,7 @@ export class ProcessWitness {
   #listing = false;
   #pid: number | null = null;
   #seen = false;
-  #listed: ProcessEvidence = 'unknown';
+  #listed: ProcessState = 'unknown';
   #answering = false;
 
   constructor(options: WitnessOptions) {
@@ -56,6 +58,10 @@ export class ProcessWitness {
 
   /** What is known now, given whether the engine's port has just answered. */
   async evidence(port: 'answers' | 'refuses'): Promise<ProcessEvidence> {
+    return { ...NO_EVIDENCE, state: await this.#state(port) };
+  }
+
+  async #state(port: 'answers' | 'refuses'): Promise<ProcessState> {
     if (this.#options.pidFile !== null) return pidFileEvidence(this.#options.pidFile);
     if (!this.#local) return 'unknown';
     const opened = port === 'answers' && !this.#answering;
@@ -110,7 +116,7 @@ export async function listProcesses(): Promise<readonly ListedProcess[]> {
   }));
 }
 
-async function pidFileEvidence(path: string): Promise<ProcessEvidence> {
+async function pidFileEvidence(path: string): Promise<ProcessState> {
   const pid = Number((await readQuietly(path))?.trim());
   if (!Number.isInteger(pid) || pid <= 0) return 'absent';
   return (await processLives(pid)) ? 'alive' : 'absent';

@@ -1,7 +1,8 @@
 // Is this still the same engine process?
 //
 // With a start time in the exposition, that is the identity, the same for every agent that looks. Without,
-// a random one holds until the port was refused on two scrapes in a row or a counter went back. An agent that
+// a random one holds until the port was refused on two scrapes in a row, a counter went back, its KV events began
+// anew or its process is another one. An agent that
 // restarts beside a living engine takes the identity over from a router whose counters are not ahead.
 
 import type { Incarnation } from '../../shared/model/ids.ts';
@@ -18,6 +19,7 @@ export class IncarnationTracker {
   private startTimeSeconds: number | null = null;
   private counters = new Map<number, EngineCounters>();
   private refusals = 0;
+  private beganAnew = false;
   private id: Incarnation | null = null;
 
   constructor(random: Random) {
@@ -32,6 +34,14 @@ export class IncarnationTracker {
     this.refusals += 1;
   }
 
+  /**
+   * The engine's KV events have begun anew: its next good scrape is another life's, unless a start time that has
+   * not changed says that it is the same process.
+   */
+  eventsBeganAnew(): void {
+    this.beganAnew = true;
+  }
+
   /** Whether the engine of the last scrapes is certainly gone. */
   get gone(): boolean {
     return this.refusals >= REFUSALS;
@@ -44,8 +54,9 @@ export class IncarnationTracker {
   scraped(scrape: EngineScrape): 'same' | 'new' | 'unsettled' {
     const { startTimeSeconds } = scrape;
     const wentBack = this.noteCounters(scrape);
-    const wasGone = this.gone;
+    const wasGone = this.gone || this.beganAnew;
     this.refusals = 0;
+    this.beganAnew = false;
     if (startTimeSeconds !== null) return this.byStartTime(startTimeSeconds, wentBack);
     if (this.id === null) return 'unsettled';
     if (!wasGone && !wentBack) return 'same';

@@ -10,6 +10,8 @@
 import type { Phase } from '../../shared/model/phase.ts';
 import type { ProcessEvidence } from '../events.ts';
 
+export type ProcessState = ProcessEvidence['state'];
+
 export interface LifecycleSettings {
   readonly startTimeoutMs: number;
   readonly probeRecoveries: number;
@@ -51,7 +53,7 @@ export class Lifecycle {
   }
 
   /** Nothing listens. */
-  refused(evidence: ProcessEvidence, nowMs: number): void {
+  refused(evidence: ProcessState, nowMs: number): void {
     if (this.current === 'draining') return;
     this.refusals += 1;
     const answeredBefore = this.refusedSinceMs === null;
@@ -63,7 +65,7 @@ export class Lifecycle {
   }
 
   /** Something listens that does not answer as an engine does. */
-  failed(evidence: ProcessEvidence, nowMs: number): void {
+  failed(evidence: ProcessState, nowMs: number): void {
     this.refusals = 0;
     const waitsForPort = this.refusedSinceMs !== null && this.current !== 'draining';
     if (!waitsForPort) return;

@@ -2,7 +2,7 @@
 
 import type { CostCurve } from './cost-curve.ts';
 import type { Incarnation, ReplicaId } from './ids.ts';
-import type { Phase } from './phase.ts';
+import type { DegradedReason, Phase } from './phase.ts';
 
 export interface ModelInfo {
   readonly id: string;
@@ -40,6 +40,30 @@ export interface EngineCounters {
   readonly generationTokens: number | null;
 }
 
+/** How far an engine's start has come, as its log tells. */
+export interface LoadProgress {
+  readonly stage: string;
+  /** Of the stage, 0..1. */
+  readonly ratio: number | null;
+}
+
+/** The GPUs of an engine together. `null` is what the driver does not tell. */
+export interface GpuSummary {
+  /** Of the first; the others of a machine are mostly the same. */
+  readonly name: string | null;
+  readonly count: number;
+  /** Seen before and missing now. */
+  readonly lost: number;
+  readonly memoryTotalBytes: number | null;
+  readonly memoryUsedBytes: number | null;
+  /** Of the hottest, °C. */
+  readonly temperatureC: number | null;
+  /** Mean, 0..1. */
+  readonly utilisationRatio: number | null;
+  /** Some GPU lowers its clocks for heat or power. */
+  readonly throttled: boolean | null;
+}
+
 export interface ReplicaReport {
   readonly replica: ReplicaId;
   readonly rank: number;
@@ -50,6 +74,12 @@ export interface ReplicaReport {
   readonly phase: Phase;
   /** How long the phase has lasted. */
   readonly phaseForMs: number;
+  /** Why `degraded`; null in every other phase, and from an agent that does not say. */
+  readonly degradedFor: DegradedReason | null;
+  /** Prefill time over what calibration had, of the last prefills; null where too few tell. */
+  readonly slowRatio: number | null;
+  readonly progress: LoadProgress | null;
+  readonly gpus: GpuSummary | null;
   /** Expected time to `ready`; only `loading` and `warming` with a known start have one. */
   readonly etaMs: number | null;
   readonly prefillCost: CostCurve | null;

@@ -26,6 +26,14 @@ function isWords(value: unknown): value is { words: number[] } {
   return typeof value === 'object' && value !== null && 'words' in value;
 }
 
+/** What a report of an agent from before these fields says of them: unknown. */
+const SINCE_VERSION_1 = { degradedFor: null, slowRatio: null, progress: null, gpus: null };
+
+function asReadNow(message: AgentMessage): AgentMessage {
+  if (message.kind !== 'report') return message;
+  return { ...message, report: { ...SINCE_VERSION_1, ...message.report } };
+}
+
 function bytesOf(hex: string): Uint8Array {
   return Uint8Array.from(Buffer.from(hex, 'hex'));
 }
@@ -40,7 +48,11 @@ function packed(value: unknown): Uint8Array {
 describe('recorded frames of version 1', () => {
   for (const { hex, message } of recorded.agent) {
     it(`reads ${message.kind} from an agent to the recorded message`, () => {
-      expect(decodeAgentMessage(bytesOf(hex))).toEqual({ ok: true, message, unknownFields: 0 });
+      expect(decodeAgentMessage(bytesOf(hex))).toEqual({
+        ok: true,
+        message: asReadNow(message),
+        unknownFields: 0,
+      });
     });
   }
   for (const { hex, message } of recorded.router) {
@@ -334,5 +346,37 @@ describe('bounds of encoding', () => {
       const cut = facts ?? (decoded.ok && 'chains' in decoded.message ? decoded.message : null);
       expect(cut?.chains).toHaveLength(MAX_CHAINS);
     }
+  });
+});
+
+describe('what a report says of a degraded replica and of its machine', () => {
+  const inner = (report as unknown as { report: Record<string, unknown> }).report;
+  const decoded = (change: Record<string, unknown>): unknown => {
+    const frame = packed({ kind: 'report', report: { ...inner, ...change } });
+    const read = decodeAgentMessage(frame);
+    return read.ok ? (read.message as { report: unknown }).report : read;
+  };
+
+  it('is read as it was sent', () => {
+    const said = {
+      degradedFor: 'slow',
+      slowRatio: 3.5,
+      progress: { stage: 'weights', ratio: 0.5 },
+      gpus: {
+        name: 'H200',
+        count: 8,
+        lost: 1,
+        memoryTotalBytes: 1e12,
+        memoryUsedBytes: null,
+        temperatureC: -3,
+        utilisationRatio: 0.97,
+        throttled: true,
+      },
+    };
+    expect(decoded(said)).toMatchObject(said);
+  });
+
+  it('is no reason where a newer agent names one that this router does not know', () => {
+    expect(decoded({ degradedFor: 'moonlight' })).toMatchObject({ degradedFor: null });
   });
 });

@@ -5,7 +5,7 @@
 
 import { z } from 'zod';
 import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
-import { PHASES } from '../model/phase.ts';
+import { DEGRADED_REASONS, PHASES } from '../model/phase.ts';
 import type { ReplicaReport } from '../model/report.ts';
 import {
   MAX_CHAIN_CHUNKS,
@@ -114,6 +114,19 @@ const queuedWork = z.object({
   routersQueueing: count,
 });
 
+const progress = z.object({ stage: text, ratio: amount.nullable() });
+
+const gpus = z.object({
+  name: text.nullable(),
+  count,
+  lost: count,
+  memoryTotalBytes: amount.nullable(),
+  memoryUsedBytes: amount.nullable(),
+  temperatureC: z.number().nullable(),
+  utilisationRatio: amount.nullable(),
+  throttled: z.boolean().nullable(),
+});
+
 const report = z.object({
   replica,
   rank,
@@ -121,6 +134,11 @@ const report = z.object({
   seq: count,
   phase: z.enum(PHASES),
   phaseForMs: amount,
+  // A newer agent's reason, or none from an older one, is no reason that this router knows.
+  degradedFor: z.enum(DEGRADED_REASONS).nullable().default(null).catch(null),
+  slowRatio: amount.nullable().default(null),
+  progress: progress.nullable().default(null),
+  gpus: gpus.nullable().default(null),
   etaMs: amount.nullable(),
   prefillCost: costCurve.nullable(),
   waitingPrefillMs: amount.nullable(),
