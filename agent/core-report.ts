@@ -123,6 +123,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   }
   return {
     prefillCost: target.knownCurve,
+    costError: target.costErrors.figures(),
     waitingPrefillMs: unread ? null : waiting.waitingMs + foreignMs,
     waitingPrefillTokens: unread ? null : Math.round(waiting.waitingTokens) + (foreignTokens ?? 0),
     unattributedTokens: foreignTokens,
@@ -135,6 +136,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
     runningMax: target.slots.runningMax(nowMs),
     kvUsageRatio: scrape?.kvUsageRatio ?? null,
     kvCapacityTokens: scrape?.kvCapacityTokens ?? null,
+    kvCachedTokens: null,
     blockTokens: scrape?.blockTokens ?? null,
     preemptionsTotal: scrape?.preemptionsTotal ?? null,
     preemptionsPerMin: target.rates.preemptionsPerMin(),

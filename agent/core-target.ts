@@ -4,6 +4,7 @@
 import type { CoreContext } from './core-context.ts';
 import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
+import { CostErrors } from './policy/cost-error.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import type { Foreign } from './policy/foreign.ts';
 import { HitTrust } from './policy/hit-trust.ts';
@@ -47,6 +48,7 @@ export class TargetState {
   readonly trust = new HitTrust();
   readonly ratio = new TokenRatio();
   readonly learner: StepFit;
+  readonly costErrors = new CostErrors();
   readonly busy = new BusyRate();
   readonly kv: KvBook;
   /** The last good scrape and when it was asked for. */
@@ -142,6 +144,7 @@ export class TargetState {
     this.unstreamed.clear();
     this.kv.clear();
     this.trust.reset();
+    this.costErrors.clear();
     this.scrape = null;
     if (this.knownCurve !== null) this.learner.settle(REBORN_SPREAD);
     this.curveKnown = false;
@@ -233,6 +236,7 @@ export class TargetState {
       prefillMs: (entry: LedgerEntry): number => entryMs(curve, entry),
     };
     for (const observation of this.observer.settle(engine, nowMs)) {
+      this.costErrors.observe(this.learner.predictMs(observation), observation.ms);
       this.learner.observe(observation);
       this.busy.observe(observation.sums.uncached, observation.ms);
       this.version += 1;

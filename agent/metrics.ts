@@ -12,6 +12,7 @@ import {
 } from '../shared/runtime/metrics.ts';
 import { VERSION } from '../shared/runtime/version.ts';
 import type { AgentStatus } from './core.ts';
+import type { AgentTargetStatus } from './core-status.ts';
 import { AGENT_LIMITS } from './events.ts';
 
 export const METRICS_PREFIX = 'spillway_agent_';
@@ -168,6 +169,12 @@ export const METRICS = [
     labels: TARGET,
   },
   {
+    name: 'replica_prefill_error_ratio',
+    type: 'gauge',
+    help: 'Predicted over measured time of the last prefills, less 1: of its size the median (p50) and p90, with its sign the median (bias).',
+    labels: [...TARGET, 'figure'],
+  },
+  {
     name: 'replica_open_leases',
     type: 'gauge',
     help: 'Requests of routers in the engine.',
@@ -214,6 +221,11 @@ const OF_REPORT: readonly (readonly [
   ['replica_scrape_age_seconds', (report) => report.scrapeAgoMs, SECONDS],
 ];
 
+interface LabelledTarget {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly target: AgentTargetStatus;
+}
+
 /** Sets every gauge from what is known now: called when the exposition is asked for. */
 export function refreshGauges(metrics: AgentMetrics, status: AgentStatus, links: LinkClient): void {
   const targets = status.engines.flatMap((engine) =>
@@ -229,10 +241,20 @@ export function refreshGauges(metrics: AgentMetrics, status: AgentStatus, links:
     });
     metrics.replace(name, rows);
   }
+  metrics.replace('replica_prefill_error_ratio', targets.flatMap(errorRows));
   const leases = targets.map(({ labels, target }) => ({ labels, value: target.openLeases }));
   metrics.replace('replica_open_leases', leases);
   metrics.replace('replica_phase', phaseRows(status));
   refreshLinks(metrics, links);
+}
+
+function errorRows({ labels, target }: LabelledTarget): GaugeRow[] {
+  const { costError } = target.report;
+  if (costError === null) return [];
+  return (['p50', 'p90', 'bias'] as const).map((figure) => ({
+    labels: { ...labels, figure },
+    value: costError[figure],
+  }));
 }
 
 function phaseRows(status: AgentStatus): GaugeRow[] {

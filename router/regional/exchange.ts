@@ -205,8 +205,11 @@ export class Exchange implements UpstreamOwner {
     const { pool } = attempt;
     deps.metrics.observe('ttft_seconds', (now - this.facts.arrivedMs) / 1_000, { pool });
     if (attempt.predictedTtftMs !== null) {
-      const errorMs = now - this.attemptMs - attempt.predictedTtftMs;
+      const measuredMs = now - this.attemptMs;
+      const errorMs = measuredMs - attempt.predictedTtftMs;
       deps.metrics.observe('ttft_prediction_error_seconds', errorMs / 1_000, { pool });
+      const ratio = attempt.predictedTtftMs / Math.max(1, measuredMs) - 1;
+      deps.metrics.observe('ttft_prediction_error_ratio', ratio, { pool });
     }
     deps.post({ kind: 'firstToken', lease: attempt.lease });
   }

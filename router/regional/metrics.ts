@@ -13,6 +13,8 @@ const ERROR_SECONDS = [
   -10, -3, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 3, 10,
 ];
 
+const ERROR_RATIO = [-0.8, -0.5, -0.3, -0.2, -0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5];
+
 const REPLICA = ['pool', 'replica', 'rank'] as const;
 
 export const METRICS = [
@@ -232,6 +234,13 @@ export const METRICS = [
     help: 'Measured less predicted time from sending to the first data event.',
     labels: ['pool'],
     buckets: ERROR_SECONDS,
+  },
+  {
+    name: 'ttft_prediction_error_ratio',
+    type: 'histogram',
+    help: 'Predicted over measured time from sending to the first data event, less 1: below 0 where it took longer.',
+    labels: ['pool'],
+    buckets: ERROR_RATIO,
   },
 ] as const satisfies readonly MetricDefinition[];
 

@@ -64,6 +64,13 @@ export interface GpuSummary {
   readonly throttled: boolean | null;
 }
 
+/** |predicted ÷ measured − 1| of the last prefills; `bias` with its sign, as a median. */
+export interface CostError {
+  readonly p50: number;
+  readonly p90: number;
+  readonly bias: number;
+}
+
 export interface ReplicaReport {
   readonly replica: ReplicaId;
   readonly rank: number;
@@ -83,6 +90,8 @@ export interface ReplicaReport {
   /** Expected time to `ready`; only `loading` and `warming` with a known start have one. */
   readonly etaMs: number | null;
   readonly prefillCost: CostCurve | null;
+  /** How well that curve foretold the last prefills; null until there were enough. */
+  readonly costError: CostError | null;
   readonly waitingPrefillMs: number | null;
   readonly waitingPrefillTokens: number | null;
   /** Tokens of prefill work that no router has told of. */
@@ -99,6 +108,8 @@ export interface ReplicaReport {
   readonly runningMax: number | null;
   readonly kvUsageRatio: number | null;
   readonly kvCapacityTokens: number | null;
+  /** Tokens in the findable blocks of the KV cache, as its KV events tell; null without them. */
+  readonly kvCachedTokens: number | null;
   /** Tokens per KV block: predicted hits are rounded down to it. */
   readonly blockTokens: number | null;
   readonly preemptionsTotal: number | null;

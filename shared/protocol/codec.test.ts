@@ -27,7 +27,14 @@ function isWords(value: unknown): value is { words: number[] } {
 }
 
 /** What a report of an agent from before these fields says of them: unknown. */
-const SINCE_VERSION_1 = { degradedFor: null, slowRatio: null, progress: null, gpus: null };
+const SINCE_VERSION_1 = {
+  degradedFor: null,
+  slowRatio: null,
+  progress: null,
+  gpus: null,
+  costError: null,
+  kvCachedTokens: null,
+};
 
 function asReadNow(message: AgentMessage): AgentMessage {
   if (message.kind !== 'report') return message;
@@ -349,7 +356,7 @@ describe('bounds of encoding', () => {
   });
 });
 
-describe('what a report says of a degraded replica and of its machine', () => {
+describe('what a report says since version 1', () => {
   const inner = (report as unknown as { report: Record<string, unknown> }).report;
   const decoded = (change: Record<string, unknown>): unknown => {
     const frame = packed({ kind: 'report', report: { ...inner, ...change } });
@@ -372,6 +379,8 @@ describe('what a report says of a degraded replica and of its machine', () => {
         utilisationRatio: 0.97,
         throttled: true,
       },
+      costError: { p50: 0.05, p90: 0.3, bias: -0.04 },
+      kvCachedTokens: 65_000,
     };
     expect(decoded(said)).toMatchObject(said);
   });

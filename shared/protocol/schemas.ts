@@ -127,6 +127,8 @@ const gpus = z.object({
   throttled: z.boolean().nullable(),
 });
 
+const costError = z.object({ p50: amount, p90: amount, bias: z.number() });
+
 const report = z.object({
   replica,
   rank,
@@ -141,6 +143,7 @@ const report = z.object({
   gpus: gpus.nullable().default(null),
   etaMs: amount.nullable(),
   prefillCost: costCurve.nullable(),
+  costError: costError.nullable().default(null),
   waitingPrefillMs: amount.nullable(),
   waitingPrefillTokens: amount.nullable(),
   unattributedTokens: amount.nullable(),
@@ -153,6 +156,7 @@ const report = z.object({
   runningMax: amount.nullable(),
   kvUsageRatio: amount.nullable(),
   kvCapacityTokens: amount.nullable(),
+  kvCachedTokens: amount.nullable().default(null),
   blockTokens: amount.nullable(),
   preemptionsTotal: amount.nullable(),
   preemptionsPerMin: amount.nullable(),
