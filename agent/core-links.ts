@@ -3,6 +3,8 @@
 
 import type { TargetState } from './core-target.ts';
 import type { AgentLinkView } from './events.ts';
+import { Echo } from './policy/echo.ts';
+import type { Heard } from './policy/foreign.ts';
 import type { LedgerLink } from './policy/ledger.ts';
 import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { QueuedWork } from '../shared/model/report.ts';
@@ -16,6 +18,8 @@ export interface SentState {
   prefixSeq: number | null;
   /** Life of the index that the last prefix message was about. */
   prefixLife: string;
+  /** How far its router has been heard about the target. */
+  readonly echo: Echo;
 }
 
 export class AgentLink {
@@ -26,6 +30,8 @@ export class AgentLink {
   router: RouterId | null = null;
   siblings: readonly string[] = [];
   minReportIntervalMs = 0;
+  /** Its router answers reports that ask for an echo. */
+  echoes = false;
   queued: Queued | null = null;
   readonly fenced = new Set<ReplicaId>();
   private readonly sent = new Map<TargetState, SentState>();
@@ -39,6 +45,14 @@ export class AgentLink {
     this.router = message.routerId;
     this.siblings = message.siblings;
     this.minReportIntervalMs = message.minReportIntervalMs;
+    this.echoes = message.features.includes('heard');
+  }
+
+  /** A router that does not answer is taken to be heard at once. */
+  heard(target: TargetState): Heard {
+    if (this.router === null) return { untilMs: -Infinity, lateMs: 0 };
+    const silent = !this.echoes || this.fenced.has(target.replica);
+    return silent ? { untilMs: Infinity, lateMs: 0 } : this.sentState(target).echo.heard;
   }
 
   /** The link as the ledger knows it; null before its welcome. */
@@ -50,7 +64,13 @@ export class AgentLink {
   sentState(target: TargetState): SentState {
     let state = this.sent.get(target);
     if (state === undefined) {
-      state = { reportedMs: -Infinity, reportedVersion: -1, prefixSeq: null, prefixLife: '' };
+      state = {
+        reportedMs: -Infinity,
+        reportedVersion: -1,
+        prefixSeq: null,
+        prefixLife: '',
+        echo: new Echo(),
+      };
       this.sent.set(target, state);
     }
     return state;
@@ -92,6 +112,18 @@ export class LinkTable {
   get settled(): boolean {
     for (const link of this.links.values()) if (link.router === null) return false;
     return this.links.size > 0;
+  }
+
+  /** What all routers have been heard of: the latest of them decides. */
+  heard(target: TargetState): Heard {
+    let untilMs = Infinity;
+    let lateMs = 0;
+    for (const link of this.links.values()) {
+      const heard = link.heard(target);
+      untilMs = Math.min(untilMs, heard.untilMs);
+      lateMs = Math.max(lateMs, heard.lateMs);
+    }
+    return { untilMs, lateMs };
   }
 
   /** Distinct routers; a router that is linked twice counts once. */

@@ -6,7 +6,7 @@ import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
 import { CostErrors } from './policy/cost-error.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
-import type { Foreign } from './policy/foreign.ts';
+import type { Foreign, Heard } from './policy/foreign.ts';
 import { HitTrust } from './policy/hit-trust.ts';
 import { KvBook } from './policy/kv-book.ts';
 import { LedgerHistory } from './policy/ledger-history.ts';
@@ -126,6 +126,13 @@ export class TargetState {
     this.slots.scraped({ running, waiting, kvUsageRatio, firstTokensTotal }, nowMs);
     this.correctUnstreamed(rank.firstTokensTotal, sentMs);
     this.kv.fit(nowMs);
+    this.version += 1;
+  }
+
+  /** Routers have been heard so far. */
+  heard(heard: Heard): void {
+    if (!this.foreign.heard(heard)) return;
+    this.foreignCounted = null;
     this.version += 1;
   }
 
@@ -254,7 +261,11 @@ export class TargetState {
   /** What no router told of; null until two scrapes have said. Counted anew at most every 100 ms. */
   foreignNow(nowMs: number): Foreign | null {
     if (this.foreignCounted === null || nowMs - this.foreignCounted.atMs >= FOREIGN_EVERY_MS) {
-      const foreign = this.foreign.estimate((atMs) => this.history.momentAt(atMs));
+      const { movedMs } = this.rates;
+      const foreign = this.foreign.estimate(
+        (atMs, lateMs) => this.history.momentAt(atMs, { lateMs, movedMs }),
+        nowMs,
+      );
       this.foreignCounted = { atMs: nowMs, foreign };
     }
     return this.foreignCounted.foreign;

@@ -17,7 +17,7 @@ import type { AgentId, LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts'
 import type { ReplicaReport } from '../shared/model/report.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
 import { PROTOCOL_VERSION } from '../shared/protocol/messages.ts';
-import type { Resync, RouterMessage, Welcome } from '../shared/protocol/messages.ts';
+import type { HeardReport, Resync, RouterMessage, Welcome } from '../shared/protocol/messages.ts';
 
 export type { AgentStatus } from './core-status.ts';
 
@@ -61,6 +61,7 @@ export class AgentCore {
     this.effects = [];
     this.take(event, nowMs);
     if (!this.stopped) {
+      for (const target of this.targets()) target.heard(this.links.heard(target));
       for (const engine of this.engines.values()) engine.run(this.links.settled, nowMs);
       this.report(nowMs);
     }
@@ -191,12 +192,20 @@ export class AgentCore {
       case 'resync':
         this.resync(link, message);
         break;
+      case 'heard':
+        this.heard(link, message, nowMs);
+        break;
     }
   }
 
   private resync(link: AgentLink, message: Resync): void {
     const target = this.engines.get(message.replica)?.targets[message.rank];
     if (target !== undefined) link.sentState(target).prefixSeq = null;
+  }
+
+  private heard(link: AgentLink, message: HeardReport, nowMs: number): void {
+    const target = this.engines.get(message.replica)?.targets[message.rank];
+    if (target !== undefined) link.sentState(target).echo.answered(message.reportSeq, nowMs);
   }
 
   private welcome(link: AgentLink, message: Welcome, nowMs: number): void {
@@ -246,7 +255,11 @@ export class AgentCore {
       sent.reportedVersion = target.version;
       const from = link.ledgerLink();
       const ackedSeq = from === null ? -1 : target.ledger.ackedSeq(from);
-      const message = { kind: 'report', report: { ...report, ackedSeq } } as const;
+      const scrapeMs = target.scrape?.sentMs ?? null;
+      const echo = link.echoes && scrapeMs !== null && sent.echo.wants(scrapeMs);
+      if (echo) sent.echo.ask({ seq: report.seq, scrapeMs }, nowMs);
+      const told = { kind: 'report', report: { ...report, ackedSeq } } as const;
+      const message = echo ? { ...told, echo } : told;
       this.context.emit({ kind: 'send', link: link.link, message });
     }
   }

@@ -1,7 +1,12 @@
 // Traffic that no router told of: what the engine counts above what the ledger knew at that moment.
 //
-// The least over the last two scrapes: a request whose `sent` was still on the way at one of them is in the
-// ledger's history at the next, so ours never look foreign for longer than a message takes.
+//   open    = running + waiting − requests of the ledger in the engine
+//   waiting = the engine's waiting − the ledger's without a first token, and never more than `open`: a preempted
+//             request of ours waits again, and is no stranger
+//
+// each at least 0 and the least over the last two scrapes that are *settled*: everything that a router had sent when
+// the scrape was asked for has been heard. Until then messages may be under way, however slow a link is, and ours
+// would look foreign. Traffic that nobody has confirmed for `KEEP_MS` is unknown.
 
 export interface ScrapedLoad {
   /** When the scrape was asked for. */
@@ -25,29 +30,62 @@ export interface Foreign {
   readonly open: number;
 }
 
+/** What routers have said is heard: all that they sent until `untilMs`, dated at most `lateMs` too late. */
+export interface Heard {
+  readonly untilMs: number;
+  readonly lateMs: number;
+}
+
+interface Kept extends ScrapedLoad {
+  /** Null until settled. */
+  lateMs: number | null;
+}
+
+/** Scrapes that wait to be settled: a link that is later than that tells nothing of the present. */
+const MAX_UNSETTLED = 16;
+const KEEP_MS = 15_000;
+
 export class ForeignTraffic {
-  private scrapes: ScrapedLoad[] = [];
+  private scrapes: Kept[] = [];
 
   scraped(load: ScrapedLoad): void {
-    this.scrapes.push(load);
-    if (this.scrapes.length > 2) this.scrapes.shift();
+    this.scrapes.push({ ...load, lateMs: null });
+    if (this.scrapes.length > MAX_UNSETTLED) this.scrapes.shift();
+  }
+
+  /** Whether a scrape has been settled by this. */
+  heard({ untilMs, lateMs }: Heard): boolean {
+    let settled = false;
+    for (const scrape of this.scrapes) {
+      if (scrape.lateMs !== null || scrape.atMs > untilMs) continue;
+      scrape.lateMs = lateMs;
+      settled = true;
+    }
+    const last = this.scrapes.findLastIndex((scrape) => scrape.lateMs !== null);
+    if (last > 1) this.scrapes = this.scrapes.slice(last - 1);
+    return settled;
   }
 
   clear(): void {
     this.scrapes = [];
   }
 
-  /** Null while two scrapes with the figures have not been seen. */
-  estimate(momentAt: (atMs: number) => LedgerMoment): Foreign | null {
-    if (this.scrapes.length < 2) return null;
+  /** Null while two settled scrapes with the figures have not been seen, or not for long. */
+  estimate(
+    momentAt: (atMs: number, lateMs: number) => LedgerMoment,
+    nowMs: number,
+  ): Foreign | null {
+    const settled = this.scrapes.filter((scrape) => scrape.lateMs !== null);
+    if (settled.length < 2) return null;
     let waiting = Infinity;
     let open = Infinity;
-    for (const scrape of this.scrapes) {
+    for (const { atMs, lateMs, ...scrape } of settled) {
       if (scrape.running === null || scrape.waiting === null) return null;
-      const known = momentAt(scrape.atMs);
-      waiting = Math.min(waiting, Math.max(0, scrape.waiting - known.withoutFirstToken));
+      if (atMs < nowMs - KEEP_MS) return null;
+      const known = momentAt(atMs, lateMs ?? 0);
       open = Math.min(open, Math.max(0, scrape.running + scrape.waiting - known.open));
+      waiting = Math.min(waiting, Math.max(0, scrape.waiting - known.withoutFirstToken));
     }
-    return { waiting, open };
+    return { waiting: Math.min(waiting, open), open };
   }
 }

@@ -1,11 +1,24 @@
 // What the ledger knew at a moment of the last seconds: a scrape is compared with the ledger as it was when
 // the scrape was asked for, with what has been told since.
+//
+// An engine lets go of a request that was given up a moment after its router does, and shows it in its gauges until
+// its next step: such a request counts as inside for `LINGER_MS`, and for as long as the engine has not moved since.
 
 import type { LedgerMoment } from './foreign.ts';
 import type { LedgerEntry } from './ledger.ts';
 
-const KEEP_MS = 5_000;
+const KEEP_MS = 20_000;
 const KEEP_ENTRIES = 8_192;
+const LINGER_MS = 1_000;
+
+export interface MomentOptions {
+  /** Entries may be dated so much too late: their messages were on the way. */
+  readonly lateMs: number;
+  /** When the engine was last seen to have moved. */
+  readonly movedMs: number;
+}
+
+const EXACT: MomentOptions = { lateMs: 0, movedMs: Infinity };
 
 export class LedgerHistory {
   private readonly open = new Set<LedgerEntry>();
@@ -31,11 +44,12 @@ export class LedgerHistory {
     this.closed = [];
   }
 
-  momentAt(atMs: number): LedgerMoment {
+  momentAt(atMs: number, options: MomentOptions = EXACT): LedgerMoment {
+    const { lateMs, movedMs } = options;
     let open = 0;
     let withoutFirstToken = 0;
     const visit = (entry: LedgerEntry): void => {
-      if (entry.sentMs > atMs || (entry.endedMs !== null && entry.endedMs <= atMs)) return;
+      if (entry.sentMs > atMs + lateMs || leftBy(entry, atMs, movedMs)) return;
       open += 1;
       if (entry.prefillEndMs === null || entry.prefillEndMs > atMs) withoutFirstToken += 1;
     };
@@ -43,4 +57,11 @@ export class LedgerHistory {
     for (const entry of this.closed) visit(entry);
     return { open, withoutFirstToken };
   }
+}
+
+function leftBy(entry: LedgerEntry, atMs: number, movedMs: number): boolean {
+  const { endedMs, outcome } = entry;
+  if (endedMs === null || endedMs > atMs) return false;
+  if (outcome === 'complete' || movedMs === Infinity) return true;
+  return atMs >= endedMs + LINGER_MS && movedMs >= endedMs;
 }

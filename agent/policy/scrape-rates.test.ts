@@ -1,8 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { ForeignTraffic } from './foreign.ts';
-import { LedgerHistory } from './ledger-history.ts';
 import { ScrapeRates } from './scrape-rates.ts';
-import { FakeEngine, leaseFacts } from '../core.harness.ts';
+import { FakeEngine } from '../core.harness.ts';
 import type { RankScrape } from '../events.ts';
 
 const { rank: base } = new FakeEngine();
@@ -51,46 +49,4 @@ describe('rates', () => {
     rates.scraped(at({ generationTokensTotal: 6 }), true, 2_000);
     expect(rates.movedMs).toBe(1_000);
   });
-});
-
-describe('foreign traffic', () => {
-  test('is the least of what two scrapes show above the ledger at their times', () => {
-    const foreign = new ForeignTraffic();
-    const known = (atMs: number) => ({ open: atMs < 500 ? 2 : 5, withoutFirstToken: 1 });
-    foreign.scraped({ atMs: 0, running: 3, waiting: 4 });
-    expect(foreign.estimate(known)).toBeNull();
-    foreign.scraped({ atMs: 1_000, running: 3, waiting: 3 });
-    expect(foreign.estimate(known)).toEqual({ waiting: 2, open: 1 });
-  });
-
-  test('is unknown without the gauges', () => {
-    const foreign = new ForeignTraffic();
-    foreign.scraped({ atMs: 0, running: null, waiting: 4 });
-    foreign.scraped({ atMs: 1, running: 1, waiting: 4 });
-    expect(foreign.estimate(() => ({ open: 0, withoutFirstToken: 0 }))).toBeNull();
-  });
-});
-
-test('the ledger of a past moment is told with what has become known since', () => {
-  const history = new LedgerHistory();
-  const entry = {
-    lease: leaseFacts('x').lease,
-    router: null,
-    facts: leaseFacts('x'),
-    sentMs: 100,
-    firstTokenMs: null,
-    prefillEndMs: null as number | null,
-    endedMs: null as number | null,
-    outcome: null,
-    usage: null,
-  };
-  history.opened(entry);
-  expect(history.momentAt(99)).toEqual({ open: 0, withoutFirstToken: 0 });
-  expect(history.momentAt(150)).toEqual({ open: 1, withoutFirstToken: 1 });
-  entry.prefillEndMs = 140;
-  entry.endedMs = 200;
-  history.closedAt(entry, 210);
-  expect(history.momentAt(150)).toEqual({ open: 1, withoutFirstToken: 0 });
-  expect(history.momentAt(130)).toEqual({ open: 1, withoutFirstToken: 1 });
-  expect(history.momentAt(200)).toEqual({ open: 0, withoutFirstToken: 0 });
 });

@@ -7,6 +7,7 @@ import type { LinkId } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import {
   PROTOCOL_VERSION,
+  ROUTER_FEATURES,
   type AgentMessage,
   type Hello,
   type HelloEngine,
@@ -86,8 +87,16 @@ export function heard(
   const rank = message.kind === 'report' ? message.report.rank : message.rank;
   const target = replica.targets[rank];
   if (target === undefined) state.limit('foreign_report');
-  else if (message.kind === 'report') reported(state, target, message.report);
-  else prefixes(state, target, message);
+  else if (message.kind === 'report') {
+    reported(state, target, message.report);
+    if (message.echo === true) echo(state, id, message.report);
+  } else prefixes(state, target, message);
+}
+
+/** Everything sent to the agent so far goes before this. */
+function echo(state: RegionalState, link: LinkId, report: ReplicaReport): void {
+  const { replica, rank, seq } = report;
+  state.emit({ kind: 'send', link, message: { kind: 'heard', replica, rank, reportSeq: seq } });
 }
 
 function refuseLink(
@@ -150,7 +159,7 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
     message: {
       kind: 'welcome',
       protocol: PROTOCOL_VERSION,
-      features: [],
+      features: ROUTER_FEATURES,
       routerId: state.deps.routerId,
       software: state.deps.software,
       siblings,

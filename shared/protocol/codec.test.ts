@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import {
   decodeAgentMessage,
   decodeRouterMessage,
@@ -69,6 +69,13 @@ describe('recorded frames of version 1', () => {
   }
 });
 
+test('a report asks for an echo or, as those of version 1, does not', () => {
+  const asking = { ...report, echo: true } as AgentMessage;
+  expect(decodeAgentMessage(encodeAgentMessage(asking))).toMatchObject({ message: { echo: true } });
+  const decoded = decodeAgentMessage(encodeAgentMessage(report));
+  expect(decoded.ok && 'echo' in decoded.message).toBe(false);
+});
+
 const u32 = fc.integer({ min: 0, max: 0xffff_ffff });
 const words = fc
   .array(fc.tuple(u32, u32), { maxLength: 40 })
@@ -123,6 +130,7 @@ const fromRouter = fc.oneof(
     }),
   }),
   fc.record({ kind: fc.constant('firstToken'), ...ledger, lease: id, agoMs: amount }),
+  fc.record({ kind: fc.constant('heard'), replica: id, rank: fc.nat(1_023), reportSeq: tokens }),
 ) as unknown as fc.Arbitrary<RouterMessage>;
 
 describe('round trips', () => {

@@ -13,6 +13,11 @@ import type { BytesPerToken, EngineCounters, ReplicaReport } from '../model/repo
 
 export const PROTOCOL_VERSION = 1;
 
+/** What a router can do beyond the first version; named in its welcome. */
+export const ROUTER_FEATURES = [
+  'heard', // answers a report that asks for it
+] as const;
+
 // ── agent → router ─────────────────────────────────────────────────────────────────────────────────────
 
 export interface Hello {
@@ -40,6 +45,8 @@ export interface HelloEngine {
 export interface ReportMessage {
   readonly kind: 'report';
   readonly report: ReplicaReport;
+  /** The router is to answer with `heard`; absent: it is not. */
+  readonly echo?: boolean | undefined;
 }
 
 /** Chain elements that a target's KV cache holds, as runs of consecutive chunks. */
@@ -212,7 +219,24 @@ export interface Resync {
   readonly rank: number;
 }
 
-export type RouterMessage = Welcome | Leases | Sent | FirstToken | Ended | Queued | Fence | Resync;
+/** The echo of a report: all that this router sent before it had read the report has come before this. */
+export interface HeardReport {
+  readonly kind: 'heard';
+  readonly replica: ReplicaId;
+  readonly rank: number;
+  readonly reportSeq: number;
+}
+
+export type RouterMessage =
+  | Welcome
+  | Leases
+  | Sent
+  | FirstToken
+  | Ended
+  | Queued
+  | Fence
+  | Resync
+  | HeardReport;
 
 /** WebSocket close codes with a name; 4000–4999 is the private range. */
 export const CLOSE_CODES = {

@@ -27,6 +27,7 @@ import {
   type Ended,
   type Fence,
   type FirstToken,
+  type HeardReport,
   type Hello,
   type Leases,
   type Queued,
@@ -226,7 +227,11 @@ export const AGENT_SCHEMAS = {
     proofPort: z.int().min(1).max(65_535).nullable(),
     wallMs: z.number(),
   }) satisfies z.ZodType<Hello>,
-  report: z.object({ kind: z.literal('report'), report }) satisfies z.ZodType<ReportMessage>,
+  report: z.object({
+    kind: z.literal('report'),
+    report,
+    echo: z.boolean().optional(),
+  }) satisfies z.ZodType<ReportMessage>,
   bye: z.object({
     kind: z.literal('bye'),
     replica,
@@ -288,4 +293,10 @@ export const ROUTER_SCHEMAS = {
   }) satisfies z.ZodType<Queued>,
   fence: z.object({ kind: z.literal('fence'), replica }) satisfies z.ZodType<Fence>,
   resync: z.object({ kind: z.literal('resync'), replica, rank }) satisfies z.ZodType<Resync>,
+  heard: z.object({
+    kind: z.literal('heard'),
+    replica,
+    rank,
+    reportSeq: count,
+  }) satisfies z.ZodType<HeardReport>,
 } as const;
