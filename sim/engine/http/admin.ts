@@ -79,6 +79,16 @@ function answerAdmin(
       engine.slow(factor);
       return DONE;
     }
+    case 'GET /sim/kv-endpoints':
+      return { reply: { status: 200, body: { ranks: engine.kvEndpoints() } } };
+    case 'POST /sim/drop-events': {
+      const count = numberOf(body['count']);
+      if (count === null || count < 0) {
+        return { reply: { status: 400, body: { error: 'count: a number from 0 is needed' } } };
+      }
+      engine.dropKvEvents(count);
+      return DONE;
+    }
     default:
       return null;
   }

@@ -2,11 +2,19 @@
 
 import type { Clock } from '../../../shared/runtime/clock.ts';
 import type { Timers } from '../../../shared/runtime/timers.ts';
+import type { KvEvent } from '../kv-events.ts';
 import type { EngineEvent, EngineModel, EngineRequest, SubmitResult } from '../model.ts';
 
 export type RequestEvent = Extract<EngineEvent, { kind: 'token' | 'finished' | 'failed' }>;
 
-export interface DriverRuntime {
+export interface DriverListener {
+  /** The model can generate. */
+  readonly serving: () => void;
+  /** A step has ended whose KV events are published. */
+  readonly blocks: (events: readonly KvEvent[]) => void;
+}
+
+interface DriverRuntime {
   readonly clock: Clock;
   readonly timers: Timers;
 }
@@ -14,14 +22,14 @@ export interface DriverRuntime {
 export class EngineDriver {
   readonly model: EngineModel;
   readonly #runtime: DriverRuntime;
-  readonly #onServing: () => void;
+  readonly #listener: DriverListener;
   readonly #listeners = new Map<string, (event: RequestEvent) => void>();
   #cancelTimer: (() => void) | null = null;
 
-  constructor(model: EngineModel, runtime: DriverRuntime, onServing: () => void) {
+  constructor(model: EngineModel, runtime: DriverRuntime, listener: DriverListener) {
     this.model = model;
     this.#runtime = runtime;
-    this.#onServing = onServing;
+    this.#listener = listener;
   }
 
   nowMs(): number {
@@ -76,7 +84,8 @@ export class EngineDriver {
 
   #dispatch(events: readonly EngineEvent[]): void {
     for (const event of events) {
-      if (event.kind === 'serving') this.#onServing();
+      if (event.kind === 'serving') this.#listener.serving();
+      else if (event.kind === 'blocks') this.#listener.blocks(event.events);
       else if ('id' in event && event.kind !== 'preempted') {
         const listener = this.#listeners.get(event.id);
         if (event.kind !== 'token') this.#listeners.delete(event.id);

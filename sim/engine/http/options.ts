@@ -1,5 +1,7 @@
 // What a simulated engine server is told, and the flags that say it.
 
+import type { KvEventsConfig } from './kv-publisher.ts';
+import type { KvEventForm } from './kv-wire.ts';
 import { ENGINE_PROFILES, engineProfile, type EngineProfile } from '../profiles.ts';
 
 export const ENGINE_KINDS = ['vllm'] as const;
@@ -22,6 +24,10 @@ export interface EngineServerOptions {
   readonly promptTokensDetails?: boolean;
   /** Engines behind the one port, each with a KV cache of its own. Default 1. */
   readonly dataParallelSize?: number;
+  /** KV events are published there; absent for none. */
+  readonly kvEvents?: KvEventsConfig;
+  /** Default map, as a vLLM from 0.24 on. */
+  readonly kvEventForm?: KvEventForm;
   /** Requests kept for `GET /sim/received`. Default 200. */
   readonly receivedMax?: number;
 }

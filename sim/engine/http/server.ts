@@ -7,6 +7,7 @@ import { EngineModel, type EngineTruth } from '../model.ts';
 import { serveAdmin } from './admin.ts';
 import { EngineDriver } from './driver.ts';
 import { SURFACES } from './kinds.ts';
+import type { KvEndpoints, KvFeed } from './kv-feed.ts';
 import { Listener } from './listener.ts';
 import type { EngineServerOptions } from './options.ts';
 import { ReceivedLog, type ReceivedRequest } from './received.ts';
@@ -23,6 +24,10 @@ export interface RunningEngine {
   whenServing(): Promise<void>;
   /** Of all ranks together. */
   state(): EngineState;
+  /** Where each rank's KV events can be had; empty where none are published, or not yet. */
+  kvEndpoints(): readonly KvEndpoints[];
+  /** The next `batches` of KV events of each rank are numbered but not sent. */
+  dropKvEvents(batches: number): void;
   received(): readonly ReceivedRequest[];
   clearReceived(): void;
   /** Connections are cut and the port closes; loads again after `restartAfterMs`, or stays down. */
@@ -59,9 +64,20 @@ export async function startEngineServer(
   options: EngineServerOptions,
   runtime: EngineRuntime,
 ): Promise<RunningEngine> {
-  const server = new EngineServer(options, runtime);
+  const server = new EngineServer(options, runtime, await feedOf(options, runtime));
   await server.start();
   return server;
+}
+
+/** ZeroMQ's native part is loaded only where events are published. */
+async function feedOf(
+  options: EngineServerOptions,
+  runtime: EngineRuntime,
+): Promise<KvFeed | null> {
+  const { kvEvents, dataParallelSize } = options;
+  if (kvEvents === undefined) return null;
+  const { KvFeed: Feed } = await import('./kv-feed.ts');
+  return new Feed(kvEvents, dataParallelSize ?? 1, runtime);
 }
 
 class EngineServer implements RunningEngine, EngineHost {
@@ -70,6 +86,7 @@ class EngineServer implements RunningEngine, EngineHost {
   readonly engines: readonly EngineDriver[];
   readonly #listener: Listener;
   readonly #received: ReceivedLog;
+  readonly #feed: KvFeed | null;
   /** Timers of the present process, and of what is done to it from outside. */
   readonly #inside = new Set<() => void>();
   readonly #outside = new Set<() => void>();
@@ -79,15 +96,19 @@ class EngineServer implements RunningEngine, EngineHost {
   startedWallMs: number;
   openedWallMs: number;
 
-  constructor(options: EngineServerOptions, runtime: EngineRuntime) {
+  constructor(options: EngineServerOptions, runtime: EngineRuntime, feed: KvFeed | null) {
     this.options = options;
     this.runtime = runtime;
     this.startedWallMs = runtime.clock.wallMs();
     this.openedWallMs = this.startedWallMs;
     const start = { nowMs: runtime.clock.nowMs(), loadingMs: this.#loadingMs() };
-    this.engines = Array.from({ length: options.dataParallelSize ?? 1 }, () => {
+    this.#feed = feed;
+    this.engines = Array.from({ length: options.dataParallelSize ?? 1 }, (_, rank) => {
       const model = new EngineModel(options.profile, runtime.random, start);
-      return new EngineDriver(model, runtime, () => this.#served());
+      return new EngineDriver(model, runtime, {
+        serving: () => this.#served(),
+        blocks: (events) => this.#feed?.publish(rank, events),
+      });
     });
     this.#listener = new Listener(options, runtime.timers, (request, response) => {
       void this.#serve(request, response).catch((error: unknown) => {
@@ -137,6 +158,14 @@ class EngineServer implements RunningEngine, EngineHost {
     };
   }
 
+  kvEndpoints(): readonly KvEndpoints[] {
+    return this.#feed?.endpoints ?? [];
+  }
+
+  dropKvEvents(batches: number): void {
+    this.#feed?.drop(batches);
+  }
+
   received(): readonly ReceivedRequest[] {
     return this.#received.list();
   }
@@ -151,7 +180,8 @@ class EngineServer implements RunningEngine, EngineHost {
       engine.stop();
       engine.model.crash(engine.nowMs());
     }
-    const shut = Promise.all([this.#listener.shut(), this.#surface.close()]);
+    this.#feed?.close();
+    const shut = this.#listener.shut();
     if (restartAfterMs !== undefined) {
       this.#timer(this.#outside, restartAfterMs, () => this.restart());
     }
@@ -196,7 +226,8 @@ class EngineServer implements RunningEngine, EngineHost {
     cancelAll(this.#inside);
     cancelAll(this.#outside);
     for (const engine of this.engines) engine.stop();
-    await Promise.all([this.#listener.shut(), this.#surface.close()]);
+    this.#feed?.close();
+    await this.#listener.shut();
   }
 
   hex(digits: number): string {
@@ -219,7 +250,8 @@ class EngineServer implements RunningEngine, EngineHost {
 
   /** The process has been started: its port opens when its kind opens it. */
   #begin(): void {
-    const { opensAheadMs } = this.#surface;
+    const { opensAheadMs, kvEncoding } = this.#surface;
+    if (kvEncoding !== null) this.#feed?.start(kvEncoding);
     if (opensAheadMs > 0) {
       this.after(Math.max(0, this.#loadingMs() - opensAheadMs), () => this.#open());
     }
@@ -238,14 +270,20 @@ class EngineServer implements RunningEngine, EngineHost {
 
   #open(): void {
     this.openedWallMs = this.runtime.clock.wallMs();
-    this.#listener.open().then(
+    this.#openAll().then(
       () => this.#settleWaiting(),
       (error: unknown) => this.runtime.log.error({ err: error }, 'engine-sim cannot open its port'),
     );
   }
 
+  async #openAll(): Promise<void> {
+    const { incarnation } = this.engines[0]!.model;
+    await this.#feed?.whenStarted();
+    if (incarnation === this.engines[0]!.model.incarnation) await this.#listener.open();
+  }
+
   #settleWaiting(): void {
-    if (!this.#generates()) return;
+    if (!this.#generates() || !this.#listener.isOpen) return;
     for (const resolve of this.#waiting.splice(0)) resolve();
   }
 

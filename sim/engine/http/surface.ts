@@ -8,6 +8,7 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 
 import type { RoleRuntime } from '../../../shared/runtime/role.ts';
 import type { EngineDriver } from './driver.ts';
+import type { KvEncoding } from './kv-wire.ts';
 import type { EngineServerOptions } from './options.ts';
 
 export type EngineRuntime = Pick<RoleRuntime, 'clock' | 'timers' | 'random' | 'log'>;
@@ -46,13 +47,13 @@ export interface EngineHost {
 export interface EngineSurface {
   /** How long before the model can generate the port opens, ms; 0 where it refuses until then. */
   readonly opensAheadMs: number;
+  /** How a rank tells of its KV events; null where the kind has none. */
+  readonly kvEncoding: ((rank: number) => KvEncoding) | null;
   answer(call: HttpCall, response: ServerResponse): void;
   /** The core has died; whoever submitted a request was told that it failed. */
   coreDied(): void;
   /** SIGTERM. The process is gone once `host.exit()` was called. */
   terminate(): void;
-  /** The process is gone: gives back what the surface opened beside the port. */
-  close(): Promise<void>;
 }
 
 export type SurfaceFactory = (host: EngineHost) => EngineSurface;

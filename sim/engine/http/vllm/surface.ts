@@ -2,6 +2,7 @@
 
 import type { ServerResponse } from 'node:http';
 
+import { vllmKvEncoding, type KvEncoding } from '../kv-wire.ts';
 import { sendReply, type Reply } from '../reply.ts';
 import type { EngineHost, EngineSurface, HttpCall } from '../surface.ts';
 import { answerGeneration } from './generate.ts';
@@ -22,6 +23,16 @@ class VllmSurface implements EngineSurface {
   #generating = 0;
   #generated = 0;
 
+  readonly kvEncoding = (): KvEncoding => {
+    const { options, engines, runtime } = this.#host;
+    return vllmKvEncoding({
+      form: options.kvEventForm ?? 'map',
+      blockTokens: engines[0]!.model.profile.blockTokens,
+      seed: Math.floor(runtime.random.next() * 2 ** 32),
+      loraId: () => 0,
+    });
+  };
+
   constructor(host: EngineHost) {
     this.#host = host;
     this.#fingerprint = `vllm-${VLLM_VERSION}-${host.hex(8)}`;
@@ -40,8 +51,6 @@ class VllmSurface implements EngineSurface {
   terminate(): void {
     this.#host.exit();
   }
-
-  async close(): Promise<void> {}
 
   #generate(generation: Generation, call: HttpCall, response: ServerResponse): void {
     const { options, engines } = this.#host;
