@@ -65,6 +65,8 @@ function answerAdmin(
     case 'POST /sim/kill-core':
       engine.killCore();
       return DONE;
+    case 'POST /sim/fail-batch':
+      return engine.failBatch() ? DONE : null;
     case 'POST /sim/freeze':
       engine.freeze();
       return DONE;

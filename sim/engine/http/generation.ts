@@ -58,6 +58,7 @@ export class GenerationRun {
   readonly choices: readonly Choice[];
   readonly driver: EngineDriver;
   readonly #engineIds: readonly string[];
+  #listener: GenerationListener | null = null;
   #open = true;
 
   constructor(driver: EngineDriver, plan: GenerationPlan) {
@@ -81,11 +82,12 @@ export class GenerationRun {
   submit(listener: GenerationListener): SubmitFault | null {
     const { plan, driver } = this;
     const { profile } = driver.model;
+    this.#listener = listener;
     for (const choice of this.choices) {
       const prompt = plan.prompts[Math.floor(choice.index / plan.n)];
       const id = this.#engineIds[choice.index];
       if (prompt === undefined || id === undefined) continue;
-      const sequence = tokenSequence(prompt, profile.blockTokens, plan.cacheSalt);
+      const sequence = tokenSequence(prompt, profile.blockTokens, { salt: plan.cacheSalt });
       const answerTokens =
         plan.maxTokens ?? answerLength(sequence.promptKey, profile.meanAnswerTokens);
       const finishReason = plan.maxTokens === null ? 'stop' : 'length';
@@ -102,6 +104,13 @@ export class GenerationRun {
   abort(): void {
     this.#open = false;
     for (const id of this.#engineIds) this.driver.abort(id);
+  }
+
+  /** The engine gives it up, and lives on. */
+  fail(): void {
+    if (!this.#open) return;
+    this.abort();
+    this.#listener?.failed();
   }
 
   #take(choice: Choice, event: RequestEvent, listener: GenerationListener): void {

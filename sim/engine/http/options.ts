@@ -4,7 +4,7 @@ import type { KvEventsConfig } from './kv-publisher.ts';
 import type { KvEventForm } from './kv-wire.ts';
 import { ENGINE_PROFILES, engineProfile, type EngineProfile } from '../profiles.ts';
 
-export const ENGINE_KINDS = ['vllm'] as const;
+export const ENGINE_KINDS = ['vllm', 'tgi'] as const;
 export type EngineKind = (typeof ENGINE_KINDS)[number];
 
 export interface EngineServerOptions {
@@ -28,6 +28,8 @@ export interface EngineServerOptions {
   readonly kvEvents?: KvEventsConfig;
   /** Default map, as a vLLM from 0.24 on. */
   readonly kvEventForm?: KvEventForm;
+  /** TGI: requests inside before 429. Default 128. */
+  readonly maxConcurrentRequests?: number;
   /** Requests kept for `GET /sim/received`. Default 200. */
   readonly receivedMax?: number;
 }
@@ -53,6 +55,7 @@ export type EngineSimKey =
   | 'maxNumSeqs'
   | 'maxNumBatchedTokens'
   | 'maxQueued'
+  | 'maxConcurrent'
   | 'apiKey'
   | 'promptTokensDetails'
   | 'received';
@@ -116,6 +119,11 @@ export const ENGINE_SIM_OPTIONS: readonly EngineSimOption[] = [
     description: 'requests waiting before 503 (default: no limit)',
   },
   {
+    key: 'maxConcurrent',
+    flags: '--max-concurrent-requests <requests>',
+    description: 'tgi: requests inside before 429 (default: 128)',
+  },
+  {
     key: 'apiKey',
     flags: '--api-key <key>',
     description: 'bearer key asked for on /v1 (default: none)',
@@ -164,6 +172,7 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
   const port = count('port', 0, 65_535) ?? 0;
   const loadingMs = count('loadingMs', 0);
   const receivedMax = count('received', 0, 100_000);
+  const maxConcurrentRequests = count('maxConcurrent', 1);
   const profile = base === null ? null : sizedProfile(base, count);
   if (problems.length > 0 || profile === null) return { ok: false, problems };
   return {
@@ -176,6 +185,7 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
       profile,
       ...(loadingMs === undefined ? {} : { loadingMs }),
       ...(receivedMax === undefined ? {} : { receivedMax }),
+      ...(maxConcurrentRequests === undefined ? {} : { maxConcurrentRequests }),
       apiKey: textOf(values, 'apiKey') ?? null,
       promptTokensDetails: values.promptTokensDetails !== false,
     },

@@ -36,6 +36,8 @@ export interface RunningEngine {
   restart(): void;
   /** The core dies while the server lives: what follows is the kind's. */
   killCore(): void;
+  /** The device fails under the present batch; false where the kind does not survive that. */
+  failBatch(): boolean;
   freeze(): void;
   thaw(): void;
   slow(factor: number): void;
@@ -201,6 +203,12 @@ class EngineServer implements RunningEngine, EngineHost {
   killCore(): void {
     for (const engine of this.engines) engine.change((nowMs) => engine.model.killCore(nowMs));
     this.#surface.coreDied();
+  }
+
+  failBatch(): boolean {
+    if (this.#surface.failBatch === undefined) return false;
+    this.#surface.failBatch();
+    return true;
   }
 
   freeze(): void {

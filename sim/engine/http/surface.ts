@@ -52,6 +52,8 @@ export interface EngineSurface {
   answer(call: HttpCall, response: ServerResponse): void;
   /** The core has died; whoever submitted a request was told that it failed. */
   coreDied(): void;
+  /** The device fails under what is computed and lives on; absent where a kind's engine would not survive it. */
+  failBatch?(): void;
   /** SIGTERM. The process is gone once `host.exit()` was called. */
   terminate(): void;
 }

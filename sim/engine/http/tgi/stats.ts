@@ -12,7 +12,7 @@ import { Histogram } from '../../stats.ts';
 import type { StepFacts } from '../../step-facts.ts';
 
 /** Reasons of `tgi_request_failure` that can occur here. */
-export type TgiFailure = 'overloaded' | 'validation' | 'template' | 'generation';
+export type TgiFailure = 'overloaded' | 'validation' | 'template' | 'generation' | 'dropped';
 
 type Method = 'prefill' | 'decode';
 type ByMethod = Map<Method, Histogram>;

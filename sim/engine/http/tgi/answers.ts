@@ -1,0 +1,128 @@
+// The bodies of TGI's generation answers: OpenAI's two protocols and its own.
+//
+// `id` is empty, `model` is the server's own whatever the request named, usage has no cached tokens. Every chunk of a chat
+// has the role. A completion's chunks have an empty `finish_reason` until the last, which carries the usage.
+
+import type { Choice, TokenPiece } from '../generation.ts';
+import type { FinishReason } from '../../stats.ts';
+
+export interface AnswerHead {
+  readonly kind: 'chat' | 'completion' | 'native';
+  /** Unix seconds. */
+  readonly created: number;
+  readonly model: string;
+  readonly fingerprint: string;
+  /** Native answers only: more than the text was asked for. */
+  readonly details: boolean;
+}
+
+interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+}
+
+export function usageOf(choices: readonly Choice[]): Usage {
+  let prompt = 0;
+  let completion = 0;
+  for (const choice of choices) {
+    prompt += choice.first ? choice.promptTokens : 0;
+    completion += choice.tokens;
+  }
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+  };
+}
+
+export function wholeAnswer(head: AnswerHead, choices: readonly Choice[]): object {
+  const { created, model, fingerprint } = head;
+  const usage = usageOf(choices);
+  switch (head.kind) {
+    case 'native':
+      return nativeAnswer(head, choices);
+    case 'chat':
+      return {
+        object: 'chat.completion',
+        ...{ id: '', created, model, system_fingerprint: fingerprint },
+        choices: choices.map(({ index, text, finish }) => ({
+          index,
+          message: { role: 'assistant', content: text },
+          logprobs: null,
+          finish_reason: finish,
+        })),
+        usage,
+      };
+    case 'completion':
+      return {
+        object: 'text_completion',
+        ...{ id: '', created, model, system_fingerprint: fingerprint },
+        choices: choices.map((choice) => completionChoice(choice, choice.text)),
+        usage,
+      };
+  }
+}
+
+function completionChoice({ index, finish }: Choice, text: string): object {
+  return { index, text, logprobs: null, finish_reason: finish ?? '' };
+}
+
+function nativeAnswer(head: AnswerHead, [choice]: readonly Choice[]): object {
+  const text = choice?.text ?? '';
+  if (!head.details || choice === undefined) return { generated_text: text };
+  const finish_reason = nativeReason(choice.finish);
+  const details = { finish_reason, generated_tokens: choice.tokens, seed: null };
+  return { generated_text: text, details: { ...details, prefill: [], tokens: [] } };
+}
+
+/** Events of one token. */
+export function tokenEvents(
+  head: AnswerHead,
+  choice: Choice,
+  piece: TokenPiece & { readonly includeUsage: boolean },
+): object[] {
+  const { created, model, fingerprint } = head;
+  switch (head.kind) {
+    case 'native':
+      return [nativeToken(head, choice, piece)];
+    case 'chat': {
+      const chunk = {
+        object: 'chat.completion.chunk',
+        ...{ id: '', created, model, system_fingerprint: fingerprint },
+      };
+      const delta = { role: 'assistant', content: piece.text };
+      const finish_reason = piece.finish;
+      const own = { index: choice.index, delta, logprobs: null, finish_reason };
+      const events: object[] = [{ ...chunk, choices: [own], usage: null }];
+      if (piece.finish !== null && piece.includeUsage) {
+        events.push({ ...chunk, choices: [], usage: usageOf([choice]) });
+      }
+      return events;
+    }
+    case 'completion': {
+      const chunk = { object: 'text_completion', id: '', created };
+      const choices = [completionChoice(choice, piece.text)];
+      const end = piece.finish === null ? {} : { usage: usageOf([choice]) };
+      return [{ ...chunk, choices, model, system_fingerprint: fingerprint, ...end }];
+    }
+  }
+}
+
+function nativeToken(head: AnswerHead, choice: Choice, piece: TokenPiece): object {
+  const ended = piece.finish !== null;
+  const details = {
+    finish_reason: nativeReason(piece.finish),
+    ...{ generated_tokens: choice.tokens, seed: null, input_length: choice.promptTokens },
+  };
+  return {
+    index: piece.index + 1,
+    token: { id: piece.tokenId, text: piece.text, logprob: 0, special: piece.text === '' },
+    generated_text: ended ? choice.text : null,
+    details: ended && head.details ? details : null,
+  };
+}
+
+function nativeReason(finish: FinishReason | null): string {
+  return finish === 'stop' ? 'eos_token' : 'length';
+}
