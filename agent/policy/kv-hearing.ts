@@ -1,0 +1,105 @@
+// What a rank's KV events say, in order: which blocks its cache holds, whether it was emptied, whether the engine
+// is another process. Batches come as heard; the outcome says what is to be done about them.
+
+import { KvBlocks } from './kv-blocks.ts';
+import type { KvBatch } from './kv-event.ts';
+import { KvSequence, type KvSince, type KvStep } from './kv-sequence.ts';
+
+export interface KvOutcome {
+  /** Nothing that was cached before is cached any more. */
+  readonly emptied: boolean;
+  /** The events began anew: another engine process. */
+  readonly restarted: boolean;
+  /** Batches are missing for good. */
+  readonly lost: boolean;
+  /** Ask for a replay from this number on. */
+  readonly replayFrom: number | null;
+}
+
+/** Since the agent began to listen. */
+export interface KvHeard {
+  /** Number of the last batch in order; null before the first. */
+  readonly lastSeq: number | null;
+  readonly batches: number;
+  /** Gaps that were asked for, and those of them that no replay filled. */
+  readonly gaps: number;
+  readonly lostGaps: number;
+}
+
+export class KvHearing {
+  readonly blocks = new KvBlocks();
+  private readonly sequence = new KvSequence();
+  private batches = 0;
+  private gaps = 0;
+  private lostGaps = 0;
+  /** The events have begun anew, and nothing else has said yet that the engine did. */
+  private ahead = false;
+
+  get heard(): KvHeard {
+    const { batches, gaps, lostGaps } = this;
+    return { lastSeq: this.sequence.lastSeq, batches, gaps, lostGaps };
+  }
+
+  live(batches: readonly KvBatch[], nowMs: number): KvOutcome {
+    return this.follow(
+      batches.flatMap((batch) => this.sequence.live(batch)),
+      nowMs,
+    );
+  }
+
+  replayed(
+    answer: {
+      readonly fromSeq: number;
+      readonly batches: readonly KvBatch[];
+      readonly done: boolean;
+    },
+    nowMs: number,
+  ): KvOutcome {
+    const { fromSeq, batches, done } = answer;
+    return this.follow(this.sequence.replayed(fromSeq, batches, done), nowMs);
+  }
+
+  /** The engine is another process. Its events may have said so before. */
+  reborn(): void {
+    if (!this.ahead) {
+      this.sequence.reset();
+      this.blocks.reset();
+    }
+    this.ahead = false;
+  }
+
+  private follow(steps: readonly KvStep[], nowMs: number): KvOutcome {
+    let emptied = false;
+    let restarted = false;
+    let lost = false;
+    let replayFrom: number | null = null;
+    for (const step of steps) {
+      if (step.kind === 'batch') emptied = this.take(step.batch, step.since, nowMs) || emptied;
+      else if (step.kind === 'replay') {
+        this.gaps += 1;
+        replayFrom = step.fromSeq;
+      } else if (step.kind === 'lost') {
+        this.lostGaps += 1;
+        lost = true;
+        this.blocks.lost();
+      } else {
+        this.blocks.reset();
+        this.ahead = true;
+        restarted = emptied = true;
+        replayFrom = null;
+      }
+    }
+    return { emptied, restarted, lost, replayFrom };
+  }
+
+  /** Whether it says that the cache was emptied, after the agent began to listen. */
+  private take(batch: KvBatch, since: KvSince, nowMs: number): boolean {
+    this.batches += 1;
+    let emptied = false;
+    for (const event of batch.events) {
+      this.blocks.apply(event, since === 'start' ? -Infinity : nowMs);
+      emptied ||= event.kind === 'cleared';
+    }
+    return emptied && since !== 'start';
+  }
+}
