@@ -3,6 +3,7 @@
 
 import type { CoreContext } from './core-context.ts';
 import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
+import { Admission } from './policy/admission.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
 import { CostErrors } from './policy/cost-error.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
@@ -57,6 +58,7 @@ export class TargetState {
   version = 0;
   reportSeq = 0;
   private readonly context: CoreContext;
+  private readonly admission = new Admission();
   private readonly foreign = new ForeignTraffic();
   private readonly unstreamed = new UnstreamedCount();
   private readonly observer = new PrefillObserver();
@@ -121,10 +123,19 @@ export class TargetState {
     this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
     this.foreignCounted = null;
     this.foreign.scraped({ atMs: sentMs, running: rank.running, waiting: rank.waiting });
-    const { running, waiting, kvUsageRatio } = rank;
-    const firstTokensTotal = rank.firstTokensTotal ?? rank.promptTokensTotal;
-    this.slots.scraped({ running, waiting, kvUsageRatio, firstTokensTotal }, nowMs);
     this.correctUnstreamed(rank.firstTokensTotal, sentMs);
+    const { running, waiting, kvUsageRatio } = rank;
+    const known = this.history.momentAt(sentMs, { lateMs: 0, movedMs: this.rates.movedMs });
+    const foreign = this.foreignNow(nowMs);
+    const { head } = this.backlog;
+    const load = { atMs: sentMs, running, waiting };
+    const oldestMs = head?.sentMs ?? null;
+    const blocked = this.admission.scraped({ ...load, known, foreign, oldestMs });
+    const firstTokensTotal = rank.firstTokensTotal ?? rank.promptTokensTotal;
+    const gauges = { running, waiting, kvUsageRatio, firstTokensTotal };
+    const kvRoom = hasKvRoom(rank, head);
+    this.slots.scraped({ ...gauges, blocked, kvRoom }, nowMs);
+    this.admit(nowMs);
     this.kv.fit(nowMs);
     this.version += 1;
   }
@@ -148,6 +159,7 @@ export class TargetState {
     this.rates.clear();
     this.slots.clear();
     this.observer.clear();
+    this.admission.clear();
     this.unstreamed.clear();
     this.kv.clear();
     this.trust.reset();
@@ -235,6 +247,7 @@ export class TargetState {
   run(nowMs: number): void {
     this.nowMs = nowMs;
     this.ledger.expire(nowMs);
+    this.admit(nowMs);
     const curve = this.learner.curve();
     this.version += this.backlog.advance(curve, nowMs).length;
     const engine = {
@@ -365,6 +378,11 @@ export class TargetState {
     this.kv.clear();
   }
 
+  private admit(nowMs: number): void {
+    const decoding = this.ledger.insideCount() - this.backlog.size;
+    this.backlog.admit(this.admission.room(decoding, this.slots.runningMax(nowMs), nowMs));
+  }
+
   private correctUnstreamed(firstTokensTotal: number | null, atMs: number): void {
     const open = this.backlog.unstreamedAt(atMs);
     const passed = this.unstreamed.passed({ firstTokensTotal, atMs }, open);
@@ -380,4 +398,11 @@ export class TargetState {
   private isLimited(): boolean {
     return this.hasForeign() || this.slots.limits(this.ledger.openCount(), this.nowMs);
   }
+}
+
+/** Whether the KV cache has room for the prompt, with as much to spare. */
+function hasKvRoom(rank: RankScrape, head: LedgerEntry | null): boolean {
+  const { kvUsageRatio, kvCapacityTokens } = rank;
+  if (kvUsageRatio === null || kvCapacityTokens === null || head === null) return true;
+  return (1 - kvUsageRatio) * kvCapacityTokens >= 2 * head.facts.promptTokens;
 }

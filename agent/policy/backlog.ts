@@ -1,15 +1,17 @@
 // The prefill work that waits in an engine: a first-in-first-out model over the ledger's entries.
 //
 //   waitingMs = prefill of all that wait, together − progress of the head
-//   progress  = time since the later of the head's sending and the last prefill's end, at most the prefill of
-//               what can be under way (the head, and what shares its step) less one step's base: the floor
-//               until a first token comes
+//   progress  = time since the latest of the head's sending, the last prefill's end and its place in the batch, at
+//               most the prefill of what can be under way (the head, and what shares its step) less one step's base:
+//               the floor until a first token comes. Where the batch has no room (`admission.ts`) nothing is under way
 //
 // An entry that shows no first token (not streamed) leaves when the model reaches its end; scrapes correct
 // that by the engine's own count (see `correct`).
 
 import { addToSums, emptySums, prefillMs, sumsMs } from '../../shared/model/cost-curve.ts';
 import type { CostCurve, PrefillSums } from '../../shared/model/cost-curve.ts';
+import { UNLIMITED } from './admission.ts';
+import type { Room } from './admission.ts';
 import type { LedgerEntry } from './ledger.ts';
 
 /** Requests sent within this time may be served in either order, ms. */
@@ -42,6 +44,12 @@ export class Backlog {
   /** Held back from the model by the engine's own count. */
   private readonly held = new Set<LedgerEntry>();
   private lastEndMs = -Infinity;
+  private room: Room = UNLIMITED;
+
+  /** Who of those that wait may be in prefill from now on. */
+  admit(room: Room): void {
+    this.room = room;
+  }
 
   add(entry: LedgerEntry): void {
     let at = this.waiting.length;
@@ -69,10 +77,16 @@ export class Backlog {
     this.modelled.length = 0;
     this.held.clear();
     this.lastEndMs = -Infinity;
+    this.room = UNLIMITED;
   }
 
   get size(): number {
     return this.waiting.length;
+  }
+
+  /** The oldest that waits, or null. */
+  get head(): LedgerEntry | null {
+    return this.waiting[0] ?? null;
   }
 
   /** Oldest stream that waits, or null. */
@@ -113,7 +127,8 @@ export class Backlog {
   modelledEndMs(curve: CostCurve): number | null {
     const head = this.waiting[0];
     if (head === undefined || head.facts.streamed || this.held.has(head)) return null;
-    return Math.max(head.sentMs, this.lastEndMs) + entryMs(curve, head);
+    if (this.room.requests < 1) return null;
+    return this.startOf(head) + entryMs(curve, head);
   }
 
   /**
@@ -152,19 +167,26 @@ export class Backlog {
 
   private progressMs(curve: CostCurve, nowMs: number): number {
     const head = this.waiting[0];
-    if (head === undefined) return 0;
-    const startMs = Math.max(head.sentMs, this.lastEndMs);
+    if (head === undefined || this.room.requests < 1) return 0;
+    const startMs = this.startOf(head);
     const most = Math.max(0, sumsMs(curve, this.underWay(curve, startMs)) - curve.baseMs);
     return Math.min(Math.max(0, nowMs - startMs), most);
+  }
+
+  private startOf(head: LedgerEntry): number {
+    return Math.max(head.sentMs, this.lastEndMs, this.room.sinceMs);
   }
 
   /** The head, and what was there when its step began, up to the step's tokens. */
   private underWay(curve: CostCurve, startMs: number): PrefillSums {
     const sums = emptySums();
+    let count = 0;
     for (const entry of this.waiting) {
       const { uncached, cached } = tokensOf(entry);
       const left = curve.stepTokens - sums.uncached;
-      if (sums.prompt > 0 && (left <= 0 || entry.sentMs > startMs)) break;
+      if (count > 0 && (left <= 0 || entry.sentMs > startMs)) break;
+      count += 1;
+      if (count > this.room.requests) break;
       addToSums(sums, sums.prompt > 0 ? Math.min(uncached, left) : uncached, cached);
     }
     return sums;

@@ -92,6 +92,11 @@ export class Ledger {
     return count;
   }
 
+  /** Open entries, the agent's own generations among them. */
+  insideCount(): number {
+    return this.openCount() + this.own.size;
+  }
+
   /** Last event of the link's router that is in the figures; -1 before its snapshot on this link. */
   ackedSeq(link: LedgerLink): number {
     const book = this.books.get(link.router);

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { SlotEstimate, type SlotScrape } from './slots.ts';
 
 function full(firstTokensTotal: number, changes: Partial<SlotScrape> = {}): SlotScrape {
-  return { running: 8, waiting: 5, kvUsageRatio: 0.4, firstTokensTotal, ...changes };
+  const gauges = { running: 8, waiting: 5, kvUsageRatio: 0.4, firstTokensTotal };
+  return { ...gauges, blocked: false, kvRoom: true, ...changes };
 }
 
 /** A slot count learned at 2,000 ms. */
@@ -22,6 +23,14 @@ describe('batch slots', () => {
     expect(slots.runningMax(2_000)).toBe(8);
   });
 
+  test('are learned sooner where nobody was prefilled although requests waited', () => {
+    const slots = new SlotEstimate(null);
+    slots.scraped(full(10, { blocked: true }), 0);
+    expect(slots.limits(9, 0)).toBe(true);
+    slots.scraped(full(12, { blocked: true }), 1_000);
+    expect(slots.runningMax(1_000)).toBe(8);
+  });
+
   test('show also where prefills keep some scrapes below the plateau', () => {
     const slots = new SlotEstimate(null);
     for (let i = 0; i < 12; i += 1) {
@@ -35,6 +44,7 @@ describe('batch slots', () => {
     ['while ever more run', (i: number) => full(i, { running: i + 1 })],
     ['while nothing waits', (i: number) => full(i, { waiting: 0 })],
     ['while KV room is the limit', (i: number) => full(i, { kvUsageRatio: 0.95 })],
+    ['while the next prompt finds no KV room', (i: number) => full(i, { kvRoom: false })],
     ['from absent gauges', (i: number) => full(i, { running: null })],
   ])('are not learned %s', (_, scrapeAt) => {
     const slots = new SlotEstimate(null);
@@ -52,9 +62,9 @@ describe('batch slots', () => {
 
   test('learned too low grow as soon as more run', () => {
     const slots = learned();
-    slots.scraped({ running: 9, waiting: 0, kvUsageRatio: 0.4, firstTokensTotal: 99 }, 13_000);
+    slots.scraped(full(99, { running: 9, waiting: 0 }), 13_000);
     expect(slots.runningMax(13_000)).toBe(10);
-    slots.scraped({ running: 10, waiting: 0, kvUsageRatio: 0.4, firstTokensTotal: 99 }, 14_000);
+    slots.scraped(full(99, { running: 10, waiting: 0 }), 14_000);
     expect(slots.runningMax(14_000)).toBe(11);
   });
 

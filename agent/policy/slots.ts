@@ -3,7 +3,8 @@
 //
 // A limit shows as a plateau: requests wait in the engine with KV room left, and as many run as ever did. A step
 // whose budget goes to one long prompt looks the same for a while, so a plateau counts only when it is seen on
-// `PLATEAU_SCRAPES` scrapes with first tokens between each two of them.
+// `PLATEAU_SCRAPES` scrapes with first tokens between each two of them, or on fewer where nobody was prefilled
+// although requests waited (`admission.ts`).
 //
 // Routers respect the limit, so one learned too low would never be contradicted. What has not shown for
 // `RETRY_MS` is therefore reported one higher: that request either waits, which is proof anew, or runs, and the
@@ -12,6 +13,8 @@
 //   slotWaitMs = (open − slots + 1) ÷ completions per ms, when all slots are taken; else 0
 
 const PLATEAU_SCRAPES = 3;
+/** What a scrape of a blocked engine counts for. */
+const BLOCKED_COUNTS = 2;
 const RETRY_MS = 10_000;
 /** As many as ever ran means within this time, ms: engines are reconfigured, loads change. */
 const PEAK_MS = 120_000;
@@ -24,6 +27,10 @@ export interface SlotScrape {
   readonly kvUsageRatio: number | null;
   /** Requests that have shown a first token, in all; or another counter that moves with them. */
   readonly firstTokensTotal: number | null;
+  /** Nobody was prefilled although requests waited. */
+  readonly blocked: boolean;
+  /** The KV cache had room for the oldest of them. */
+  readonly kvRoom: boolean;
 }
 
 type Limit = 'slots' | 'kv' | null;
@@ -72,8 +79,12 @@ export class SlotEstimate {
     if (running === null || running <= 0) return;
     this.seen(running, nowMs);
     if (this.waiting <= 0) return;
-    if ((kvUsageRatio ?? 0) >= KV_FULL) this.limit = 'kv';
-    else if (running >= this.peak) this.plateau(running, scrape.firstTokensTotal, nowMs);
+    if ((kvUsageRatio ?? 0) >= KV_FULL || !scrape.kvRoom) {
+      this.limit = 'kv';
+      return;
+    }
+    if (scrape.blocked) this.limit = 'slots';
+    if (running >= this.peak) this.plateau(scrape, running, nowMs);
   }
 
   /** A request has left the engine while `open` were in it, itself included. */
@@ -112,12 +123,13 @@ export class SlotEstimate {
     if (this.learned !== null && running > this.learned) this.learned = running;
   }
 
-  private plateau(running: number, firstTokensTotal: number | null, nowMs: number): void {
+  private plateau(scrape: SlotScrape, running: number, nowMs: number): void {
+    const { firstTokensTotal, blocked } = scrape;
     if (running === this.learned) this.provenMs = nowMs;
     if (running === this.learned || running === this.configured) this.limit = 'slots';
     if (firstTokensTotal === null || firstTokensTotal <= this.plateauTokens) return;
     this.plateauTokens = firstTokensTotal;
-    this.plateaus += 1;
+    this.plateaus += blocked ? BLOCKED_COUNTS : 1;
     if (this.plateaus < PLATEAU_SCRAPES) return;
     this.learned = running;
     this.provenMs = nowMs;
