@@ -56,12 +56,46 @@ describe('KV cache', () => {
     expect(cache.heldBlocks).toBe(0);
   });
 
-  it('keeps the first of two blocks with equal content findable', () => {
-    const cache = new KvCache(3);
+  it('keeps both of two blocks with equal content, finds the older, and evicts each by itself', () => {
+    const evicted: number[] = [];
+    const cache = new KvCache(3, { removed: (key) => evicted.push(key) });
     const [first] = fill(cache, [7]);
-    fill(cache, [7]);
-    expect(cache.find(7)).toBe(first);
-    expect(cache.cachedBlocks).toBe(1);
+    const [second] = fill(cache, [7]);
+    expect([cache.find(7), cache.cachedBlocks, cache.copiesOf(7)]).toEqual([first, 1, 2]);
+    cache.release([first!]);
+    fill(cache, [1, 2]);
+    expect([cache.find(7), cache.copiesOf(7), evicted]).toEqual([second, 1, [7]]);
+    cache.release([second!]);
+    fill(cache, [3]);
+    expect([cache.find(7), cache.copiesOf(7), evicted]).toEqual([-1, 0, [7, 7]]);
+  });
+
+  it('hands out blocks without findable content before all others, last first', () => {
+    const cache = new KvCache(5);
+    const first = fill(cache, [1, 2]);
+    const tail = [cache.allocate(), cache.allocate()];
+    cache.release([...first, ...tail]);
+    const order = Array.from({ length: 5 }, () => cache.allocate());
+    expect(order).toEqual([tail[1], tail[0], 4, first[1], first[0]]);
+  });
+
+  it('forgets all content when nothing is held, and nothing otherwise', () => {
+    const cache = new KvCache(3);
+    const blocks = fill(cache, [1, 2]);
+    expect([cache.clear(), cache.cachedBlocks]).toEqual([false, 2]);
+    cache.release(blocks);
+    expect([cache.clear(), cache.cachedBlocks, cache.find(1)]).toEqual([true, 0, -1]);
+  });
+
+  it('goes on in a fork without a trace in the original', () => {
+    const cache = new KvCache(3);
+    cache.release(fill(cache, [1, 2, 3]));
+    const fork = cache.fork();
+    fork.release(fill(fork, [4, 1]));
+    expect([1, 2, 3, 4].map((key) => fork.find(key) >= 0)).toEqual([true, false, false, true]);
+    expect([1, 2, 3, 4].map((key) => cache.find(key) >= 0)).toEqual([true, true, true, false]);
+    expect([cache.cachedBlocks, fork.cachedBlocks]).toEqual([3, 2]);
+    expect([cache.copiesOf(1), fork.copiesOf(1)]).toEqual([1, 2]);
   });
 
   it('agrees with a plain list of free blocks under any order of calls', () => {
@@ -88,8 +122,10 @@ describe('KV cache', () => {
               expect(cache.allocate()).toBe(expected);
               if (expected < 0) break;
               keyOf.delete(expected);
-              cache.publish(expected, key);
-              if (![...keyOf.values()].includes(key)) keyOf.set(expected, key);
+              if (key > 0) {
+                cache.publish(expected, key);
+                keyOf.set(expected, key);
+              }
               blocks.push(expected);
             }
             if (blocks.length > 0) held.push(blocks);
@@ -105,11 +141,17 @@ describe('KV cache', () => {
             const [blocks] = held.splice(each.at % held.length, 1);
             cache.release(blocks!);
             const still = new Set(held.flat());
-            free.push(...blocks!.toReversed().filter((block) => !still.has(block)));
+            const freed = blocks!.toReversed().filter((block) => !still.has(block));
+            free.unshift(...freed.filter((block) => !keyOf.has(block)));
+            free.push(...freed.filter((block) => keyOf.has(block)));
           }
           expect(cache.freeBlocks).toBe(free.length);
           expect(cache.heldBlocks).toBe(new Set(held.flat()).size);
-          expect(cache.cachedBlocks).toBe(keyOf.size);
+          expect(cache.cachedBlocks).toBe(new Set(keyOf.values()).size);
+          for (let key = 0; key <= 12; key += 1) {
+            const copies = [...keyOf.values()].filter((each) => each === key).length;
+            expect(cache.copiesOf(key)).toBe(copies);
+          }
         }
       }),
     );

@@ -22,8 +22,14 @@ export interface EngineProfile {
   readonly maxNumSeqs: number;
   /** Tokens that one step computes at most, prefill chunks and decodes together. */
   readonly maxNumBatchedTokens: number;
-  /** Requests waiting at most; null for no limit, which is vLLM's default. */
+  /** Requests inside at most, running ones included; null for no limit, which is vLLM's default. */
   readonly maxQueuedRequests: number | null;
+  /** Prompt tokens of requests without a first token, at most; null for no limit, which is vLLM's default. */
+  readonly maxQueuedTokens: number | null;
+  /** Who is admitted first, and who gives way last. */
+  readonly schedulingPolicy: 'fcfs' | 'priority';
+  /** Adapters in one batch at most. */
+  readonly maxLoras: number;
   /** ms per request in the front end. */
   readonly frontMs: number;
   /** ms per prompt token in the front end, cached or not. */
@@ -40,6 +46,11 @@ export interface EngineProfile {
   readonly decodeMsPerSequence: number;
   /** ms per token of context of the decoding sequences. */
   readonly decodeContextMsPerToken: number;
+  /** Prefill steps of an incarnation that find cold kernels, and ms that each of them takes longer. */
+  readonly coldSteps: number;
+  readonly coldStepMs: number;
+  /** ms that the first step of each larger shape takes longer (`step-time.ts`). */
+  readonly coldShapeMs: number;
   /** Step times vary by this share (uniform, ±); 0 for none. */
   readonly jitterRatio: number;
   /** ms from the start of the process to the open port. */
@@ -61,6 +72,9 @@ const cpuTinyLlama: EngineProfile = {
   maxNumSeqs: 8,
   maxNumBatchedTokens: 1_024,
   maxQueuedRequests: null,
+  maxQueuedTokens: null,
+  schedulingPolicy: 'fcfs',
+  maxLoras: 1,
   frontMs: 0,
   frontMsPerToken: 0.002759,
   prefillStepMs: 13.898,
@@ -69,6 +83,9 @@ const cpuTinyLlama: EngineProfile = {
   contextMsPerToken2: 5.5941e-5,
   decodeMsPerSequence: 0.3,
   decodeContextMsPerToken: 3e-4,
+  coldSteps: 0,
+  coldStepMs: 0,
+  coldShapeMs: 0,
   jitterRatio: 0,
   loadingMs: 50_000,
   meanAnswerTokens: 64,
@@ -86,6 +103,9 @@ const h100Llama8b: EngineProfile = {
   maxNumSeqs: 256,
   maxNumBatchedTokens: 8_192,
   maxQueuedRequests: null,
+  maxQueuedTokens: null,
+  schedulingPolicy: 'fcfs',
+  maxLoras: 1,
   frontMs: 8,
   frontMsPerToken: 0.0004,
   prefillStepMs: 6.5,
@@ -94,6 +114,9 @@ const h100Llama8b: EngineProfile = {
   contextMsPerToken2: 5e-8,
   decodeMsPerSequence: 0.03,
   decodeContextMsPerToken: 5e-5,
+  coldSteps: 0,
+  coldStepMs: 0,
+  coldShapeMs: 0,
   jitterRatio: 0,
   loadingMs: 60_000,
   meanAnswerTokens: 200,
@@ -109,6 +132,9 @@ const h100x2Qwen32b: EngineProfile = {
   maxNumSeqs: 256,
   maxNumBatchedTokens: 8_192,
   maxQueuedRequests: null,
+  maxQueuedTokens: null,
+  schedulingPolicy: 'fcfs',
+  maxLoras: 1,
   frontMs: 8,
   frontMsPerToken: 0.0004,
   prefillStepMs: 13,
@@ -117,6 +143,9 @@ const h100x2Qwen32b: EngineProfile = {
   contextMsPerToken2: 1e-7,
   decodeMsPerSequence: 0.06,
   decodeContextMsPerToken: 5.6e-5,
+  coldSteps: 0,
+  coldStepMs: 0,
+  coldShapeMs: 0,
   jitterRatio: 0,
   loadingMs: 139_000,
   meanAnswerTokens: 200,
@@ -132,6 +161,9 @@ const demo: EngineProfile = {
   maxNumSeqs: 32,
   maxNumBatchedTokens: 2_048,
   maxQueuedRequests: null,
+  maxQueuedTokens: null,
+  schedulingPolicy: 'fcfs',
+  maxLoras: 1,
   frontMs: 1,
   frontMsPerToken: 0.0004,
   prefillStepMs: 8,
@@ -140,6 +172,9 @@ const demo: EngineProfile = {
   contextMsPerToken2: 1e-6,
   decodeMsPerSequence: 0.05,
   decodeContextMsPerToken: 1e-5,
+  coldSteps: 0,
+  coldStepMs: 0,
+  coldShapeMs: 0,
   jitterRatio: 0.03,
   loadingMs: 1_500,
   meanAnswerTokens: 48,

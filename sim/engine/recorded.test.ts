@@ -7,7 +7,8 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 import { seededRandom } from '../../shared/lib/random.ts';
-import { EngineModel, type EngineEvent } from './model.ts';
+import type { EngineEvent } from './events.ts';
+import { EngineModel } from './model.ts';
 import { engineProfile, type EngineProfile } from './profiles.ts';
 import { tokenSequence } from './sequence.ts';
 

@@ -3,22 +3,18 @@ import { describe, expect, it } from 'vitest';
 
 import { KvCache } from './kv-cache.ts';
 import { engineProfile } from './profiles.ts';
-import { knownTokens, openRequest, Scheduler, type OpenRequest } from './scheduler.ts';
+import { knownTokens, openRequest, type OpenRequest } from './request.ts';
+import { Scheduler } from './scheduler.ts';
 import { tokenSequence } from './sequence.ts';
-import { EngineStats } from './stats.ts';
 
 const BLOCK = 16;
 
 function waiting(id: string, from: number, tokens: number): OpenRequest {
   const ids = Uint32Array.from({ length: tokens }, (_, at) => from * 100_000 + at);
-  return openRequest({
-    id,
-    sequence: tokenSequence(ids, BLOCK),
-    maxTokens: 1_000,
-    finishReason: 'length',
-    arrivedMs: 0,
-    queuedMs: 0,
-  });
+  return openRequest(
+    { id, sequence: tokenSequence(ids, BLOCK), answerTokens: 1_000, finishReason: 'length' },
+    { arrivedMs: 0, queuedMs: 0 },
+  );
 }
 
 describe('scheduler', () => {
@@ -39,7 +35,7 @@ describe('scheduler', () => {
       fc.property(prompts, sizes, (list, { usableBlocks, ...limits }) => {
         const profile = { ...engineProfile('demo')!, blockTokens: BLOCK, ...limits };
         const cache = new KvCache(usableBlocks);
-        const scheduler = new Scheduler(profile, cache, new EngineStats(1_024));
+        const scheduler = new Scheduler(profile, cache);
         list.forEach(({ from, tokens }, at) =>
           scheduler.waiting.push(waiting(`${at}`, from, tokens)),
         );
@@ -79,7 +75,7 @@ describe('scheduler', () => {
 
   it('reserves what a running prefill still needs before it admits another', () => {
     const profile = { ...engineProfile('demo')!, blockTokens: BLOCK, maxNumBatchedTokens: 32 };
-    const scheduler = new Scheduler(profile, new KvCache(12), new EngineStats(1_024));
+    const scheduler = new Scheduler(profile, new KvCache(12));
     scheduler.waiting.push(waiting('a', 1, 160));
     scheduler.plan(0);
     scheduler.waiting.push(waiting('b', 2, 48));

@@ -1,70 +1,20 @@
 // Decides what one engine step computes, as vLLM's scheduler does: one token budget for everything.
 //
 // First every running request in order of admission: a decode takes one token, a prefill as much as the budget leaves.
-// A request that finds no KV block preempts the one admitted last (its blocks are given up, it waits at the
-// head and is computed again, less what the cache still has); a step that preempted admits nobody. Then
-// waiting requests, first come first served, while budget and batch slots last: each needs room for its
-// whole present length beyond what prefills under way still have to take. The head is never passed over.
+// A request that finds no KV block preempts the one admitted last (by priority: the least urgent, latest): its blocks
+// are given up, it waits at the head and is computed again, less what the cache still has; a step that preempted
+// admits nobody. Then waiting requests, first come first served (or by priority), while budget and batch slots
+// last: each needs room for its whole present length. The head is never passed over, except where its adapter would
+// be one too many in the batch: such a request is deferred and keeps its place.
 //
 // Invariants: Σ tokens of a step ≤ budget; running ≤ maxNumSeqs; a request is running or waiting, never both.
 
 import type { KvCache } from './kv-cache.ts';
+import type { KvEventLog } from './kv-events.ts';
 import type { EngineProfile } from './profiles.ts';
+import { comesBefore, forkRequest, knownTokens, type OpenRequest } from './request.ts';
 import type { TokenSequence } from './sequence.ts';
-import type { EngineStats, FinishReason } from './stats.ts';
-
-/** A request inside the engine. Times in ms of the engine's clock. */
-export interface OpenRequest {
-  readonly id: string;
-  readonly sequence: TokenSequence;
-  readonly promptTokens: number;
-  readonly maxTokens: number;
-  readonly finishReason: FinishReason;
-  readonly arrivedMs: number;
-  /** When the front end hands it to the scheduler. */
-  readonly queuedMs: number;
-  scheduledMs: number | null;
-  firstTokenMs: number | null;
-  lastTokenMs: number | null;
-  /** Tokens whose KV is computed, found ones included. */
-  computed: number;
-  generated: number;
-  /** Prompt tokens found at the first admission. */
-  cachedTokens: number | null;
-  readonly blocks: number[];
-  published: number;
-  preemptions: number;
-  /** Not counted yet: that comes with its next token. */
-  uncountedPreemptions: number;
-}
-
-/** A request that the scheduler has not seen yet. */
-export function openRequest(
-  request: Pick<
-    OpenRequest,
-    'id' | 'sequence' | 'maxTokens' | 'finishReason' | 'arrivedMs' | 'queuedMs'
-  >,
-): OpenRequest {
-  return {
-    ...request,
-    promptTokens: request.sequence.promptTokens,
-    scheduledMs: null,
-    firstTokenMs: null,
-    lastTokenMs: null,
-    computed: 0,
-    generated: 0,
-    cachedTokens: null,
-    blocks: [],
-    published: 0,
-    preemptions: 0,
-    uncountedPreemptions: 0,
-  };
-}
-
-export interface StepChunk {
-  readonly request: OpenRequest;
-  readonly tokens: number;
-}
+import type { StepChunk } from './step-time.ts';
 
 export interface StepPlan {
   readonly chunks: readonly StepChunk[];
@@ -73,49 +23,17 @@ export interface StepPlan {
   readonly preempted: readonly OpenRequest[];
 }
 
-/** Tokens that the engine knows of the request: prompt and answer so far. */
-export function knownTokens(request: OpenRequest): number {
-  return request.promptTokens + request.generated;
-}
+/** What may be scheduled: everything, what runs already, nothing. */
+export type SchedulingPause = 'none' | 'new' | 'all';
 
-/** True while only the newest token has no KV yet. */
-export function isDecoding(request: OpenRequest): boolean {
-  return request.generated > 0 && knownTokens(request) - request.computed === 1;
-}
-
-/** ms that a step with these chunks takes, without jitter. */
-export function stepMs(profile: EngineProfile, chunks: readonly StepChunk[]): number {
-  let prefill = 0;
-  let context = 0;
-  let decoding = 0;
-  let decodeContext = 0;
-  for (const { request, tokens } of chunks) {
-    if (isDecoding(request)) {
-      decoding += 1;
-      decodeContext += request.computed;
-    } else {
-      prefill += tokens;
-      context += tokens * (request.computed + tokens / 2);
-    }
-  }
-  return (
-    (prefill > 0 ? profile.prefillStepMs : profile.decodeStepMs) +
-    profile.linearMsPerToken * prefill +
-    profile.contextMsPerToken2 * context +
-    profile.decodeMsPerSequence * decoding +
-    profile.decodeContextMsPerToken * decodeContext
-  );
-}
-
-/** Prompt tokens of `sequence` that need no computing; the last token always does. */
+/** Blocks of the prompt that need no computing; the last token always does. */
 export function cachedPrefix(
   cache: KvCache,
   sequence: TokenSequence,
-  known: number,
-  blockTokens: number,
+  tokens: { readonly known: number; readonly block: number },
 ): number[] {
   const found: number[] = [];
-  const findable = Math.floor((known - 1) / blockTokens);
+  const findable = Math.floor((tokens.known - 1) / tokens.block);
   for (let index = 0; index < findable; index += 1) {
     const block = cache.find(sequence.blockKey(index));
     if (block < 0) break;
@@ -124,53 +42,119 @@ export function cachedPrefix(
   return found;
 }
 
+interface Draft {
+  readonly chunks: StepChunk[];
+  readonly preempted: OpenRequest[];
+  budget: number;
+}
+
 export class Scheduler {
   readonly running: OpenRequest[] = [];
   readonly waiting: OpenRequest[] = [];
+  pause: SchedulingPause = 'none';
   readonly #profile: EngineProfile;
   readonly #cache: KvCache;
-  readonly #stats: EngineStats;
+  readonly #events: KvEventLog | null;
+  readonly #deferred = new Set<OpenRequest>();
 
-  constructor(profile: EngineProfile, cache: KvCache, stats: EngineStats) {
+  constructor(profile: EngineProfile, cache: KvCache, events: KvEventLog | null = null) {
     this.#profile = profile;
     this.#cache = cache;
-    this.#stats = stats;
+    this.#events = events;
+  }
+
+  /** Of those waiting, the ones that wait for an adapter's turn and not for room. */
+  get deferred(): number {
+    return this.#deferred.size;
+  }
+
+  /** True when a step would have something to do, or to wait for room for. */
+  get hasWork(): boolean {
+    if (this.pause === 'all') return false;
+    return this.running.length > 0 || (this.pause === 'none' && this.waiting.length > 0);
+  }
+
+  enqueue(request: OpenRequest): void {
+    if (this.#profile.schedulingPolicy === 'fcfs') this.waiting.push(request);
+    else this.#insertByPriority(request);
   }
 
   plan(nowMs: number): StepPlan {
-    const chunks: StepChunk[] = [];
-    const preempted: OpenRequest[] = [];
-    let budget = this.#profile.maxNumBatchedTokens;
-    for (let at = 0; at < this.running.length && budget > 0; at += 1) {
-      const request = this.running[at];
-      if (request === undefined) break;
-      const tokens = Math.min(knownTokens(request) - request.computed, budget);
-      if (!this.#makeRoom(request, tokens, preempted)) break;
-      chunks.push({ request, tokens });
-      budget -= tokens;
-    }
-    const admitted = preempted.length > 0 ? [] : this.#admit(chunks, budget, nowMs);
-    return { chunks, admitted, preempted };
+    const draft: Draft = { chunks: [], preempted: [], budget: this.#profile.maxNumBatchedTokens };
+    if (this.pause === 'all') return { ...draft, admitted: [] };
+    this.#scheduleRunning(draft);
+    const admits = draft.preempted.length === 0 && this.pause === 'none';
+    const admitted = admits ? this.#admit(draft, nowMs) : [];
+    return { chunks: draft.chunks, admitted, preempted: draft.preempted };
   }
 
   /** Gives up whatever the request holds and takes it out. */
   drop(request: OpenRequest): void {
     removeFrom(this.running, request);
     removeFrom(this.waiting, request);
+    this.#deferred.delete(request);
     this.#cache.release(request.blocks);
     request.blocks.length = 0;
   }
 
+  /** All running ones wait again, in their order, and hold nothing. */
+  preemptAll(): void {
+    for (let last = this.running.at(-1); last !== undefined; last = this.running.at(-1)) {
+      this.#preempt(last);
+    }
+  }
+
+  /** The same state on a copy of the cache; nobody listens to its events. */
+  fork(cache: KvCache, copies: Map<OpenRequest, OpenRequest>): Scheduler {
+    const fork = new Scheduler(this.#profile, cache);
+    const copy = (request: OpenRequest): OpenRequest => {
+      const forked = forkRequest(request);
+      copies.set(request, forked);
+      return forked;
+    };
+    fork.running.push(...this.running.map(copy));
+    fork.waiting.push(...this.waiting.map(copy));
+    return fork;
+  }
+
+  #scheduleRunning(draft: Draft): void {
+    for (let at = 0; at < this.running.length && draft.budget > 0; at += 1) {
+      const request = this.running[at];
+      if (request === undefined) break;
+      const tokens = Math.min(knownTokens(request) - request.computed, draft.budget);
+      const gone = draft.preempted.length;
+      if (!this.#makeRoom(request, tokens, draft)) break;
+      // A victim before it in the batch moves it forward.
+      if (draft.preempted.length > gone) at = this.running.indexOf(request);
+      draft.chunks.push({ request, tokens });
+      draft.budget -= tokens;
+    }
+  }
+
   /** False when the request itself had to give way. */
-  #makeRoom(request: OpenRequest, tokens: number, preempted: OpenRequest[]): boolean {
+  #makeRoom(request: OpenRequest, tokens: number, draft: Draft): boolean {
     while (!this.#take(request, tokens)) {
-      const victim = this.running.at(-1);
+      const victim = this.#victim();
       if (victim === undefined) return false;
+      this.#unplan(victim, draft);
       this.#preempt(victim);
-      preempted.push(victim);
+      draft.preempted.push(victim);
       if (victim === request) return false;
     }
     return true;
+  }
+
+  #victim(): OpenRequest | undefined {
+    if (this.#profile.schedulingPolicy === 'fcfs') return this.running.at(-1);
+    return this.running.reduce((last, each) => (comesBefore(each, last) ? last : each));
+  }
+
+  /** By priority a victim may have its tokens in this step already. */
+  #unplan(victim: OpenRequest, draft: Draft): void {
+    const at = draft.chunks.findIndex(({ request }) => request === victim);
+    if (at < 0) return;
+    draft.budget += draft.chunks[at]?.tokens ?? 0;
+    draft.chunks.splice(at, 1);
   }
 
   #preempt(victim: OpenRequest): void {
@@ -179,51 +163,68 @@ export class Scheduler {
     victim.published = 0;
     victim.preemptions += 1;
     victim.uncountedPreemptions += 1;
-    this.waiting.unshift(victim);
+    if (this.#profile.schedulingPolicy === 'fcfs') this.waiting.unshift(victim);
+    else this.#insertByPriority(victim);
   }
 
-  #admit(chunks: StepChunk[], budgetTokens: number, nowMs: number): OpenRequest[] {
+  #insertByPriority(request: OpenRequest): void {
+    const at = this.waiting.findIndex((each) => comesBefore(request, each));
+    this.waiting.splice(at < 0 ? this.waiting.length : at, 0, request);
+  }
+
+  #admit(draft: Draft, nowMs: number): OpenRequest[] {
     const admitted: OpenRequest[] = [];
-    let budget = budgetTokens;
-    while (budget > 0 && this.running.length < this.#profile.maxNumSeqs) {
-      const request = this.waiting[0];
+    const adapters = this.#adaptersOf(draft.chunks);
+    let at = 0;
+    while (draft.budget > 0 && this.running.length < this.#profile.maxNumSeqs) {
+      const request = this.waiting[at];
       if (request === undefined) break;
-      const known = knownTokens(request);
-      const { blockTokens } = this.#profile;
-      const found = cachedPrefix(this.#cache, request.sequence, known, blockTokens);
-      if (!this.#fits(found, known)) break;
-      for (const block of found) this.#cache.hold(block);
-      request.blocks.push(...found);
-      request.published = found.length;
-      request.computed = found.length * blockTokens;
-      const tokens = Math.min(known - request.computed, budget);
-      this.#take(request, tokens);
-      this.waiting.shift();
-      this.running.push(request);
-      if (request.scheduledMs === null) {
-        request.scheduledMs = nowMs;
-        request.cachedTokens = request.computed;
-        admitted.push(request);
+      const { lora } = request.sequence;
+      if (lora !== null && !adapters.has(lora) && adapters.size >= this.#profile.maxLoras) {
+        this.#deferred.add(request);
+        at += 1;
+        continue;
       }
-      chunks.push({ request, tokens });
-      budget -= tokens;
+      const cachedTokens = this.#start(request, draft);
+      if (cachedTokens === null) break;
+      this.waiting.splice(at, 1);
+      this.#deferred.delete(request);
+      this.running.push(request);
+      if (lora !== null) adapters.add(lora);
+      if (request.scheduledMs !== null) continue;
+      request.scheduledMs = nowMs;
+      request.cachedTokens = cachedTokens;
+      admitted.push(request);
     }
     return admitted;
   }
 
-  /** Room for the whole of it, beyond what running prefills still need. */
-  #fits(found: readonly number[], known: number): boolean {
-    const { blockTokens } = this.#profile;
-    let reserved = 0;
-    for (const request of this.running) {
-      reserved += Math.max(
-        0,
-        Math.ceil(knownTokens(request) / blockTokens) - request.blocks.length,
-      );
+  #adaptersOf(chunks: readonly StepChunk[]): Set<string> {
+    const adapters = new Set<string>();
+    for (const { request } of chunks) {
+      if (request.sequence.lora !== null) adapters.add(request.sequence.lora);
     }
+    return adapters;
+  }
+
+  /** Tokens that were found in the cache; null when there is no room for the whole of it. */
+  #start(request: OpenRequest, draft: Draft): number | null {
+    const known = knownTokens(request);
+    const { blockTokens } = this.#profile;
+    const found = cachedPrefix(this.#cache, request.sequence, { known, block: blockTokens });
     const foundFree = found.reduce((sum, block) => sum + (this.#cache.isHeld(block) ? 0 : 1), 0);
     const needed = Math.ceil(known / blockTokens) - found.length;
-    return needed + foundFree + reserved <= this.#cache.freeBlocks;
+    if (needed + foundFree > this.#cache.freeBlocks) return null;
+    for (const block of found) this.#cache.hold(block);
+    request.blocks = found;
+    request.published = found.length;
+    const cachedTokens = found.length * blockTokens;
+    request.computed = cachedTokens;
+    const tokens = Math.min(known - cachedTokens, draft.budget);
+    this.#take(request, tokens);
+    draft.chunks.push({ request, tokens });
+    draft.budget -= tokens;
+    return cachedTokens;
   }
 
   /** Blocks for `tokens` more; full ones can be found from now on. All or nothing. */
@@ -232,21 +233,16 @@ export class Scheduler {
     const needed = Math.ceil((request.computed + tokens) / blockTokens) - request.blocks.length;
     if (needed > this.#cache.freeBlocks) return false;
     for (let taken = 0; taken < needed; taken += 1) request.blocks.push(this.#cache.allocate());
-    const full = Math.floor((request.computed + tokens) / blockTokens);
-    for (; request.published < full; request.published += 1) {
+    const from = request.published;
+    const to = Math.floor((request.computed + tokens) / blockTokens);
+    for (; request.published < to; request.published += 1) {
       const block = request.blocks[request.published];
       if (block !== undefined) {
         this.#cache.publish(block, request.sequence.blockKey(request.published));
       }
     }
+    if (to > from) this.#events?.stored(request.sequence, { from, to, blockTokens });
     return true;
-  }
-
-  /** Gauges as they are now. */
-  gauge(): void {
-    this.#stats.running = this.running.length;
-    this.#stats.waiting = this.waiting.length;
-    this.#stats.kvUsageRatio = this.#cache.usageRatio;
   }
 }
 

@@ -6,7 +6,7 @@ import { tokenSequence, unitSequence } from './sequence.ts';
 const BLOCK = 16;
 
 function keysOf(ids: readonly number[], salt?: string): number[] {
-  const sequence = tokenSequence(Uint32Array.from(ids), BLOCK, salt);
+  const sequence = tokenSequence(Uint32Array.from(ids), BLOCK, { salt });
   return Array.from({ length: Math.floor(ids.length / BLOCK) }, (_, at) => sequence.blockKey(at));
 }
 

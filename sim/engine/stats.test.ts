@@ -81,7 +81,7 @@ describe('counters', () => {
     expect([model.stats.prefillTime.count, model.stats.requestPromptTokens.count]).toEqual([0, 0]);
     model.advance(1_000);
     const { stats } = model;
-    expect(stats.finished).toEqual({ stop: 0, length: 1 });
+    expect(stats.finished).toEqual({ stop: 0, length: 1, abort: 0 });
     expect(stats.queueTime.sum).toBeCloseTo(0, 9);
     expect(stats.prefillTime.sum).toBeCloseTo(0.06, 9);
     expect(stats.decodeTime.sum).toBeCloseTo(0.012, 9);

@@ -4,8 +4,11 @@
 // - at its first token, all at once: prompt tokens (also by source and cached), time to first token;
 // - at every step with output: generated tokens, iteration tokens, inter-token latency; preemptions, with the victim's
 //   next token;
-// - at its end: every `request_*` histogram. An aborted request is in none of them;
+// - at its end: every `request_*` histogram. A request whose client left is in none of them; one that the engine ended
+//   itself is;
 // - gauges: at the end of a step, so they stand still when the engine does.
+
+import type { OpenRequest } from './request.ts';
 
 /** Cumulative on reading, as Prometheus has it. Seconds or tokens, as the family says. */
 export class Histogram {
@@ -56,27 +59,21 @@ function tokenBounds(maxModelLen: number): number[] {
   }
 }
 
-export type FinishReason = 'stop' | 'length';
+const NO_ADAPTERS: readonly string[] = [];
 
-/** Times in ms of the engine's clock; lengths in tokens. */
-export interface FinishedRequest {
-  readonly reason: FinishReason;
-  readonly arrivedMs: number;
-  readonly queuedMs: number;
-  readonly scheduledMs: number;
-  readonly firstTokenMs: number;
-  readonly endedMs: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly generatedTokens: number;
-  readonly maxTokens: number;
-  readonly preemptions: number;
-}
+/** Why an answer ended; `abort`: the engine ended it itself. */
+export type FinishReason = 'stop' | 'length' | 'abort';
 
 export class EngineStats {
   running = 0;
+  /** All that wait in the core; `waitingDeferred` of them for an adapter's turn, the others for room. */
   waiting = 0;
+  waitingDeferred = 0;
   kvUsageRatio = 0;
+  /** Null while awake; otherwise how deep it sleeps (0: only paused). Moves with the call, not with a step. */
+  sleepLevel: 0 | 1 | 2 | null = null;
+  /** Adapters in use, as the last step told: vLLM lists the same names as running and as waiting. */
+  adapters: readonly string[] = [];
   prefixCacheQueries = 0;
   prefixCacheHits = 0;
   promptTokens = 0;
@@ -85,7 +82,9 @@ export class EngineStats {
   generationTokens = 0;
   preemptions = 0;
   queueRejections = 0;
-  readonly finished: Record<FinishReason, number> = { stop: 0, length: 0 };
+  queueTokenRejections = 0;
+  readonly finished: Record<FinishReason, number> = { stop: 0, length: 0, abort: 0 };
+  readonly #requestsByAdapter = new Map<string, number>();
   readonly timeToFirstToken = new Histogram(FIRST_TOKEN_BOUNDS);
   readonly interTokenLatency = new Histogram(TOKEN_TIME_BOUNDS);
   readonly timePerOutputToken = new Histogram(TOKEN_TIME_BOUNDS);
@@ -117,30 +116,95 @@ export class EngineStats {
     this.prefixCacheHits += cachedTokens;
   }
 
-  countFirstToken(promptTokens: number, cachedTokens: number, ttftMs: number): void {
-    this.promptTokens += promptTokens;
-    this.cachedTokens += cachedTokens;
-    this.computedTokens += promptTokens - cachedTokens;
-    this.timeToFirstToken.observe(ttftMs / 1000);
+  /** A token was given out; `generated` counts it already. */
+  countToken(request: OpenRequest, atMs: number): void {
+    const { promptTokens } = request;
+    const cachedTokens = request.cachedTokens ?? 0;
+    this.generationTokens += 1;
+    this.preemptions += request.uncountedPreemptions;
+    request.uncountedPreemptions = 0;
+    if (request.firstTokenMs === null) {
+      request.firstTokenMs = atMs;
+      this.promptTokens += promptTokens;
+      this.cachedTokens += cachedTokens;
+      this.computedTokens += promptTokens - cachedTokens;
+      this.timeToFirstToken.observe((atMs - request.arrivedMs) / 1000);
+      this.countAdapter(request.sequence.lora, 1);
+    } else {
+      this.interTokenLatency.observe((atMs - (request.lastTokenMs ?? atMs)) / 1000);
+    }
+    request.lastTokenMs = atMs;
   }
 
-  countFinished(request: FinishedRequest): void {
-    this.finished[request.reason] += 1;
+  /** A request that has shown a first token uses its adapter until it ends. */
+  countAdapter(lora: string | null, requests: 1 | -1): void {
+    if (lora === null) return;
+    const left = (this.#requestsByAdapter.get(lora) ?? 0) + requests;
+    if (left > 0) this.#requestsByAdapter.set(lora, left);
+    else this.#requestsByAdapter.delete(lora);
+  }
+
+  adaptersInUse(): readonly string[] {
+    return this.#requestsByAdapter.size === 0 ? NO_ADAPTERS : [...this.#requestsByAdapter.keys()];
+  }
+
+  countFinished(
+    request: OpenRequest,
+    end: { readonly reason: FinishReason; readonly endedMs: number },
+  ): void {
+    const { endedMs } = end;
+    const firstTokenMs = request.firstTokenMs ?? endedMs;
+    this.#countEnd(request, {
+      ...end,
+      queuedMs: request.queuedMs,
+      scheduledMs: request.scheduledMs ?? endedMs,
+      firstTokenMs,
+    });
+  }
+
+  /**
+   * The core ended it without a token of that step. vLLM takes this for an output: the first one of a request that had
+   * none, which then counts as queued and scheduled at 0 of the engine's clock, so its prefill time is that
+   * clock's reading.
+   */
+  countEndedEarly(request: OpenRequest, endedMs: number): void {
+    const end = { reason: 'abort', endedMs } as const;
+    if (request.firstTokenMs === null) {
+      this.timeToFirstToken.observe((endedMs - request.arrivedMs) / 1000);
+      this.#countEnd(request, { ...end, queuedMs: 0, scheduledMs: 0, firstTokenMs: endedMs });
+      return;
+    }
+    this.interTokenLatency.observe((endedMs - (request.lastTokenMs ?? endedMs)) / 1000);
+    this.countFinished(request, end);
+  }
+
+  #countEnd(
+    request: OpenRequest,
+    end: {
+      readonly reason: FinishReason;
+      readonly queuedMs: number;
+      readonly scheduledMs: number;
+      readonly firstTokenMs: number;
+      readonly endedMs: number;
+    },
+  ): void {
+    const { queuedMs, scheduledMs, firstTokenMs, endedMs } = end;
+    this.finished[end.reason] += 1;
     const seconds = (fromMs: number, toMs: number): number => (toMs - fromMs) / 1000;
-    const decodeSeconds = seconds(request.firstTokenMs, request.endedMs);
-    this.e2eLatency.observe(seconds(request.arrivedMs, request.endedMs));
-    this.queueTime.observe(seconds(request.queuedMs, request.scheduledMs));
-    this.inferenceTime.observe(seconds(request.scheduledMs, request.endedMs));
-    this.prefillTime.observe(seconds(request.scheduledMs, request.firstTokenMs));
+    const decodeSeconds = seconds(firstTokenMs, endedMs);
+    this.e2eLatency.observe(seconds(request.arrivedMs, endedMs));
+    this.queueTime.observe(seconds(queuedMs, scheduledMs));
+    this.inferenceTime.observe(seconds(scheduledMs, endedMs));
+    this.prefillTime.observe(seconds(scheduledMs, firstTokenMs));
     this.decodeTime.observe(decodeSeconds);
-    const later = request.generatedTokens - 1;
+    const later = request.generated - 1;
     this.timePerOutputToken.observe(later > 0 ? decodeSeconds / later : 0);
     this.requestPreemptions.observe(request.preemptions);
     this.paramsN.observe(1);
     this.requestPromptTokens.observe(request.promptTokens);
-    this.requestGenerationTokens.observe(request.generatedTokens);
-    this.maxGenerationTokens.observe(request.generatedTokens);
-    this.paramsMaxTokens.observe(request.maxTokens);
-    this.prefillComputedTokens.observe(request.promptTokens - request.cachedTokens);
+    this.requestGenerationTokens.observe(request.generated);
+    this.maxGenerationTokens.observe(request.generated);
+    this.paramsMaxTokens.observe(request.maxTokensParam);
+    this.prefillComputedTokens.observe(request.promptTokens - (request.cachedTokens ?? 0));
   }
 }

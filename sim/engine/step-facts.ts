@@ -1,6 +1,7 @@
 // What one engine step computed, for whoever counts work by steps (TGI and SGLang do, vLLM does not).
 
-import { isDecoding, type StepPlan } from './scheduler.ts';
+import { isDecoding } from './request.ts';
+import type { StepPlan } from './scheduler.ts';
 
 /** Times in ms of the engine's clock; lengths in tokens. */
 export interface StepFacts {

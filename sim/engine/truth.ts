@@ -1,71 +1,39 @@
 // The prefill that an engine still has before it: what routers and agents estimate, known here.
+//
+// Found by running a copy forward with no new requests: every step with prefill in it counts, those that only
+// decode do not (they are a wait for room or a slot, not prefill). So prefixes that waiting requests share are
+// computed once, evictions and preemptions to come are included, and answers end when they will.
 
-import type { KvCache } from './kv-cache.ts';
-import type { EngineProfile } from './profiles.ts';
-import {
-  cachedPrefix,
-  isDecoding,
-  knownTokens,
-  type OpenRequest,
-  type StepPlan,
-} from './scheduler.ts';
+import type { EngineEvent } from './events.ts';
+import type { EngineCore } from './core.ts';
 
-/** Times in ms of the engine's clock. */
-export interface StepUnderWay extends StepPlan {
-  readonly startMs: number;
-  endMs: number;
+export interface PrefillLeft {
+  /** Prompt tokens that steps still compute, those of preempted requests again; the step under way counts whole. */
+  readonly tokens: number;
+  /** ms of those steps; of the one under way what is left of it. */
+  readonly ms: number;
 }
 
-export interface PrefillState {
-  readonly open: Iterable<OpenRequest>;
-  readonly step: StepUnderWay | null;
-  readonly cache: KvCache;
-  readonly profile: EngineProfile;
-  readonly slowFactor: number;
-  readonly nowMs: number;
-}
+/** Steps that are looked ahead at most: an hour of decoding at 20 ms. */
+const STEPS_MAX = 180_000;
 
-/**
- * Uncached tokens that are not computed yet, and the ms until they are, if nothing else came and the present decodes
- * went on: the rest of the step under way, then full steps.
- */
-export function prefillLeft(state: PrefillState): { tokens: number; ms: number } {
-  const { profile, step } = state;
-  const inStep = new Map(step?.chunks.map((chunk) => [chunk.request, chunk.tokens]));
+/** `nowMs` on the engine's clock; for a core that stands still, when it stopped. */
+export function prefillLeft(core: EngineCore, nowMs: number): PrefillLeft {
+  if (!core.hasPrefill) return { tokens: 0, ms: 0 };
+  const fork = core.fork();
   let tokens = 0;
-  let later = 0;
-  let laterMs = 0;
-  let decoding = 0;
-  let decodeContext = 0;
-  for (const request of state.open) {
-    if (isDecoding(request)) {
-      decoding += 1;
-      decodeContext += request.computed;
-      continue;
-    }
-    const known = knownTokens(request);
-    const computed = computedOf(state, request);
-    tokens += known - computed;
-    const before = computed + (inStep.get(request) ?? 0);
-    const left = known - before;
-    later += left;
-    laterMs += profile.linearMsPerToken * left;
-    laterMs += profile.contextMsPerToken2 * left * (before + left / 2);
+  let ms = 0;
+  fork.onStep = ({ prefillTokens, startMs, endMs }) => {
+    if (prefillTokens === 0) return;
+    tokens += prefillTokens;
+    ms += Math.max(0, endMs - Math.max(startMs, nowMs));
+  };
+  const ignored: EngineEvent[] = [];
+  for (let step = 0; step < STEPS_MAX && fork.hasPrefill; step += 1) {
+    const nextMs = fork.nextEventMs();
+    if (nextMs === null) break;
+    fork.advance(nextMs, ignored);
+    ignored.length = 0;
   }
-  if (tokens === 0) return { tokens: 0, ms: 0 };
-  const stepLeftMs = step === null ? 0 : Math.max(0, step.endMs - state.nowMs);
-  const steps = Math.ceil(later / Math.max(1, profile.maxNumBatchedTokens - decoding));
-  const eachMs =
-    profile.prefillStepMs +
-    profile.decodeMsPerSequence * decoding +
-    profile.decodeContextMsPerToken * decodeContext;
-  return { tokens, ms: stepLeftMs + (laterMs + steps * eachMs) * state.slowFactor };
-}
-
-/** Of a request that holds no blocks yet: what it would find. */
-function computedOf({ cache, profile }: PrefillState, request: OpenRequest): number {
-  if (request.blocks.length > 0) return request.computed;
-  const { blockTokens } = profile;
-  const known = knownTokens(request);
-  return cachedPrefix(cache, request.sequence, known, blockTokens).length * blockTokens;
+  return { tokens, ms };
 }

@@ -6,7 +6,8 @@ import type { ReplicaId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
 import { absentRank } from '../../agent/events.ts';
 import type { IdentityResult, RankScrape, ScrapeResult } from '../../agent/events.ts';
-import { EngineModel, type EngineEvent, type EngineTruth } from '../engine/model.ts';
+import type { EngineEvent } from '../engine/events.ts';
+import { EngineModel, type EngineTruth } from '../engine/model.ts';
 import { kvCapacityTokens, type EngineProfile } from '../engine/profiles.ts';
 import { tokenSequence, type TokenSequence } from '../engine/sequence.ts';
 import { tokenize } from '../engine/tokenizer.ts';
@@ -124,7 +125,7 @@ export class EngineHost {
   /** Prompt tokens that the cache holds of this prompt. */
   cachedTokens(tokenIds: Uint32Array, salt: string): number {
     const { blockTokens } = this.#options.profile;
-    return this.model.cachedTokens(tokenSequence(tokenIds, blockTokens, salt));
+    return this.model.cachedTokens(tokenSequence(tokenIds, blockTokens, { salt }));
   }
 
   call(call: EngineCall): void {
@@ -245,14 +246,8 @@ export class EngineHost {
 
   #sequence(call: EngineCall): TokenSequence {
     const { blockTokens } = this.#options.profile;
-    const inner = tokenSequence(call.tokenIds, blockTokens, call.salt);
-    let generated = 0;
-    return {
-      promptTokens: inner.promptTokens,
-      promptKey: inner.promptKey,
-      blockKey: (index) => inner.blockKey(index),
-      append: () => inner.append(call.answerIds[generated++] ?? 0),
-    };
+    const { salt, answerIds } = call;
+    return tokenSequence(call.tokenIds, blockTokens, { salt, answerIds });
   }
 
   #advance(): void {

@@ -3,7 +3,9 @@
 import type { Clock } from '../../../shared/runtime/clock.ts';
 import type { Timers } from '../../../shared/runtime/timers.ts';
 import type { KvEvent } from '../kv-events.ts';
-import type { EngineEvent, EngineModel, EngineRequest, SubmitResult } from '../model.ts';
+import type { EngineEvent } from '../events.ts';
+import type { EngineModel, SubmitResult } from '../model.ts';
+import type { EngineRequest } from '../request.ts';
 
 export type RequestEvent = Extract<EngineEvent, { kind: 'token' | 'finished' | 'failed' }>;
 
