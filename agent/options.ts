@@ -1,5 +1,6 @@
 // What an agent process is told. Flags, environment and fleet.yaml all become this.
 
+import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
 
 export interface AgentEngineOptions {
@@ -8,6 +9,8 @@ export interface AgentEngineOptions {
   /** Base URL at which routers reach it; the same where they share a host. */
   readonly advertiseUrl: string;
   readonly pidFile: string | null;
+  /** Of what the engine is; null or absent: found out. */
+  readonly kind?: EngineKind | null;
 }
 
 export interface AgentOptions {

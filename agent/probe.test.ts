@@ -9,7 +9,6 @@ import { systemTimers } from '../shared/runtime/timers.ts';
 import { EngineClient } from './engines/client.ts';
 import type { GenerateOrder, GenerationOutcome } from './events.ts';
 import { generate } from './probe.ts';
-import { identifyEngine, scrapeEngine } from './scrape.ts';
 
 const running: (() => Promise<void> | void)[] = [];
 
@@ -131,79 +130,5 @@ describe('a generation of the agent', () => {
       response.flushHeaders();
     });
     expect(await probe(client, { deadlineMs: 50 })).toEqual({ kind: 'failed', cause: 'timeout' });
-  });
-});
-
-describe('a scrape', () => {
-  it('tells a refused port from one that answers badly', async () => {
-    expect(await scrapeEngine(clientOf(await refusingPort()))).toEqual({ kind: 'refused' });
-    const broken = await engineThat((_request, response) => void response.destroy());
-    expect(await scrapeEngine(broken)).toMatchObject({ kind: 'failed' });
-    const busy = await engineThat((_request, response) => void response.writeHead(500).end());
-    expect(await scrapeEngine(busy)).toEqual({ kind: 'failed', detail: 'status 500' });
-    const mute = await engineThat(() => undefined);
-    expect(await scrapeEngine(mute, 30)).toEqual({ kind: 'failed', detail: 'timeout' });
-  });
-
-  it('knows nothing, rather than zero, of an engine whose statistics are off', async () => {
-    const off = await engineThat((_request, response) => void response.writeHead(404).end());
-    expect(await scrapeEngine(off)).toMatchObject({
-      kind: 'ok',
-      scrape: { startTimeSeconds: null, ranks: [{ rank: 0, running: null, waiting: null }] },
-    });
-  });
-
-  it('refuses an exposition without end', async () => {
-    const endless = await engineThat((_request, response) => {
-      response.writeHead(200);
-      const more = (): void => {
-        while (!response.destroyed && response.write('x'.repeat(65_536)));
-      };
-      response.on('drain', more);
-      more();
-    });
-    expect(await scrapeEngine(endless)).toMatchObject({ kind: 'failed' });
-  });
-});
-
-describe('the identity of an engine', () => {
-  function answering(models: unknown, version: unknown): Answer {
-    return (request, response) => {
-      const body = request.url === '/version' ? version : models;
-      response.writeHead(body === undefined ? 404 : 200).end(JSON.stringify(body));
-    };
-  }
-
-  it('puts adapters with the model that they belong to', async () => {
-    const client = await engineThat(
-      answering(
-        {
-          object: 'list',
-          data: [
-            { id: 'tiny-llama', owned_by: 'vllm', parent: null, max_model_len: 8_192 },
-            { id: 'support-bot', owned_by: 'vllm', parent: 'tiny-llama', max_model_len: null },
-          ],
-        },
-        { version: '0.32.0' },
-      ),
-    );
-    expect(await identifyEngine(client)).toEqual({
-      kind: 'ok',
-      identity: {
-        kind: 'vllm',
-        version: '0.32.0',
-        models: [{ id: 'tiny-llama', maxModelLen: 8_192, loras: ['support-bot'] }],
-      },
-    });
-  });
-
-  it('does without a version, and not without a model list', async () => {
-    const unversioned = await engineThat(answering({ data: [{ id: 'm' }] }, undefined));
-    expect(await identifyEngine(unversioned)).toMatchObject({
-      kind: 'ok',
-      identity: { kind: 'unknown', version: null },
-    });
-    const other = await engineThat(answering({ hello: 'world' }, {}));
-    expect(await identifyEngine(other)).toMatchObject({ kind: 'failed' });
   });
 });

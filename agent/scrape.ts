@@ -1,107 +1,117 @@
-// Asking an engine for its figures and for what it is.
+// One engine as the agent reads it: which kind it is, its figures, its identity.
+//
+// The kind is found by what the engine answers, or set by the configuration. It is looked for again after the port
+// was refused and whenever the engine's identity is asked for (each new life, and every minute), because another
+// engine may stand there. Where configuration and engine disagree the configuration holds, and it is said once.
 
-import { ENGINE_KINDS } from '../shared/model/engine-kind.ts';
-import type { ModelInfo } from '../shared/model/report.ts';
-import { MAX_MODELS, MAX_TEXT } from '../shared/protocol/limits.ts';
-import type { EngineClient, EngineFailure } from './engines/client.ts';
-import { readVllmMetrics } from './engines/vllm.ts';
-import { absentRank } from './events.ts';
-import type { EngineScrape, IdentityResult, ScrapeResult } from './events.ts';
+import type { EngineKind } from '../shared/model/engine-kind.ts';
+import type { Clock } from '../shared/runtime/clock.ts';
+import type { Logger } from '../shared/runtime/log.ts';
+import { ENGINE_TITLES, type EngineAdapter } from './engines/adapter.ts';
+import type { EngineClient } from './engines/client.ts';
+import { detectKind, type KindResult } from './engines/detect.ts';
+import { GenericAdapter } from './engines/generic.ts';
+import { LlamacppAdapter } from './engines/llamacpp.ts';
+import { SglangAdapter } from './engines/sglang.ts';
+import { TgiAdapter } from './engines/tgi.ts';
+import { VllmAdapter } from './engines/vllm.ts';
+import type { IdentityResult, ScrapeResult } from './events.ts';
 
 const SCRAPE_TIMEOUT_MS = 5_000;
 const IDENTIFY_TIMEOUT_MS = 5_000;
 
-export async function scrapeEngine(
-  client: EngineClient,
-  timeoutMs: number = SCRAPE_TIMEOUT_MS,
-): Promise<ScrapeResult> {
-  const fetched = await client.get('/metrics', timeoutMs);
-  if (fetched.kind === 'refused') return { kind: 'refused' };
-  if (fetched.kind !== 'answer') return { kind: 'failed', detail: detailOf(fetched) };
-  if (fetched.status === 404) return { kind: 'ok', scrape: withoutMetrics() };
-  if (fetched.status !== 200) return { kind: 'failed', detail: `status ${fetched.status}` };
-  return { kind: 'ok', scrape: readVllmMetrics(fetched.body) ?? withoutMetrics() };
+export interface EngineReaderOptions {
+  readonly client: EngineClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Of the configuration; null: found out. */
+  readonly kind: EngineKind | null;
 }
 
-export async function identifyEngine(client: EngineClient): Promise<IdentityResult> {
-  const [models, version] = await Promise.all([
-    client.get('/v1/models', IDENTIFY_TIMEOUT_MS),
-    client.get('/version', IDENTIFY_TIMEOUT_MS),
-  ]);
-  if (models.kind !== 'answer') return { kind: 'failed', detail: detailOf(models) };
-  if (models.status !== 200) return { kind: 'failed', detail: `models: status ${models.status}` };
-  const rows = modelRows(models.body);
-  if (rows === null) return { kind: 'failed', detail: 'models: not a model list' };
-  const said = version.kind === 'answer' && version.status === 200 ? parsed(version.body) : null;
-  return {
-    kind: 'ok',
-    identity: {
-      kind: ENGINE_KINDS.find((kind) => rows.some((row) => row.owner === kind)) ?? 'generic',
-      version: nameOf(said?.['version']),
-      models: modelsOf(rows),
-    },
-  };
-}
+const ADAPTERS = {
+  vllm: VllmAdapter,
+  sglang: SglangAdapter,
+  tgi: TgiAdapter,
+  llamacpp: LlamacppAdapter,
+  generic: GenericAdapter,
+} as const satisfies Record<EngineKind, unknown>;
 
-/** An engine whose statistics are switched off: everything unknown, nothing zero. */
-function withoutMetrics(): EngineScrape {
-  return { startTimeSeconds: null, ranks: [absentRank(0)] };
-}
+export class EngineReader {
+  readonly #options: EngineReaderOptions;
+  #adapter: EngineAdapter | null = null;
+  /** The kind that the log was last told of. */
+  #said: EngineKind | null = null;
+  #disagreed: EngineKind | null = null;
 
-function detailOf(failure: EngineFailure): string {
-  return failure.kind === 'failed' ? failure.detail : failure.kind;
-}
+  constructor(options: EngineReaderOptions) {
+    this.#options = options;
+  }
 
-interface ModelRow {
-  readonly id: string;
-  readonly parent: string | null;
-  readonly owner: string | null;
-  readonly maxModelLen: number | null;
-}
+  /** Null until it has been found out. */
+  get kind(): EngineKind | null {
+    return this.#adapter?.kind ?? null;
+  }
 
-/** Null where the body is no model list. */
-function modelRows(body: string): readonly ModelRow[] | null {
-  const data = parsed(body)?.['data'];
-  if (!Array.isArray(data)) return null;
-  return data.slice(0, MAX_MODELS).flatMap((item: unknown): ModelRow[] => {
-    if (typeof item !== 'object' || item === null) return [];
-    const row = item as Record<string, unknown>;
-    const id = nameOf(row['id']);
-    if (id === null) return [];
-    const length = row['max_model_len'];
-    return [
-      {
-        id,
-        parent: nameOf(row['parent']),
-        owner: nameOf(row['owned_by']),
-        maxModelLen: typeof length === 'number' && length > 0 ? length : null,
-      },
-    ];
-  });
-}
+  async scrape(timeoutMs: number = SCRAPE_TIMEOUT_MS): Promise<ScrapeResult> {
+    if (this.#adapter === null) {
+      const problem = this.#take(await detectKind(this.#options.client, timeoutMs));
+      if (problem !== null) return problem;
+    }
+    const result = await this.#current().scrape(timeoutMs);
+    if (result.kind === 'refused') this.#adapter = null;
+    return result;
+  }
 
-/** A name that a report can carry: one that is too long would end the link to every router. */
-function nameOf(value: unknown): string | null {
-  return typeof value === 'string' && value.length <= MAX_TEXT ? value : null;
-}
+  async identify(timeoutMs: number = IDENTIFY_TIMEOUT_MS): Promise<IdentityResult> {
+    const problem = this.#take(await detectKind(this.#options.client, timeoutMs));
+    if (problem !== null && this.#adapter === null) {
+      const detail = problem.kind === 'refused' ? 'refused' : problem.detail;
+      return { kind: 'failed', detail };
+    }
+    const result = await this.#current().identify(timeoutMs);
+    if (result.kind === 'ok') this.#say(result);
+    return result;
+  }
 
-/** Adapters stand in the list as models with a parent; here they belong to it. */
-function modelsOf(rows: readonly ModelRow[]): ModelInfo[] {
-  return rows
-    .filter((row) => row.parent === null)
-    .map(({ id, maxModelLen }) => ({
-      id,
-      maxModelLen,
-      loras: rows.filter((row) => row.parent === id).map((row) => row.id),
-    }));
-}
+  #current(): EngineAdapter {
+    if (this.#adapter === null) throw new Error('the engine has no adapter');
+    return this.#adapter;
+  }
 
-function parsed(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null;
-  } catch {
-    // What is not JSON is not an engine's answer; the caller says so.
+  /** The adapter for what was found; or, where nothing was, what that means for a scrape. */
+  #take(found: KindResult): Exclude<ScrapeResult, { readonly kind: 'ok' }> | null {
+    const configured = this.#options.kind;
+    if (found.kind === 'engine') this.#compare(found.engine, found.by);
+    // The configuration knows better than an engine that answers nothing that is known.
+    if (found.kind === 'failed' && configured !== null) return this.#use(configured);
+    return found.kind === 'engine' ? this.#use(configured ?? found.engine) : found;
+  }
+
+  #use(kind: EngineKind): null {
+    if (this.#adapter?.kind !== kind) {
+      const { client, clock } = this.#options;
+      this.#adapter = new ADAPTERS[kind]({ client, clock });
+    }
     return null;
+  }
+
+  #compare(detected: EngineKind, by: string): void {
+    const { kind, log, client } = this.#options;
+    if (kind === null || kind === detected || this.#disagreed === detected) return;
+    this.#disagreed = detected;
+    log.warn({ engine: client.url, configured: kind, detected, by }, 'engine_kind_mismatch');
+  }
+
+  #say({ identity }: Extract<IdentityResult, { readonly kind: 'ok' }>): void {
+    const { kind, version, models } = identity;
+    if (this.#said === kind) return;
+    this.#said = kind;
+    const { log, client } = this.#options;
+    const fields = { engine: client.url, kind, version, models: models.map(({ id }) => id) };
+    if (kind === 'generic') {
+      const unknown = 'load, KV cache, preemptions, cached tokens';
+      const follows = 'only what routers send is known: bounded concurrency, no foreign traffic';
+      log.warn({ ...fields, unknown, follows }, 'engine_generic');
+    } else log.info(fields, `engine is ${ENGINE_TITLES[kind]}`);
   }
 }

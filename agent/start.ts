@@ -21,7 +21,7 @@ import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
 import type { AgentEngineOptions, AgentOptions } from './options.ts';
 import { generate } from './probe.ts';
-import { identifyEngine, scrapeEngine } from './scrape.ts';
+import { EngineReader } from './scrape.ts';
 
 export interface RunningAgent {
   /** Of the HTTP listener. */
@@ -61,6 +61,7 @@ interface EngineBeside {
   readonly replica: ReplicaId;
   readonly advertiseUrl: string;
   readonly client: EngineClient;
+  readonly reader: EngineReader;
   readonly witness: ProcessWitness;
   ranks: number;
 }
@@ -125,17 +126,15 @@ class Agent implements RunningAgent {
   }
 
   #beside(engine: AgentEngineOptions): EngineBeside {
-    const { timers, clock } = this.#runtime;
+    const { timers, clock, log } = this.#runtime;
     const { url, pidFile } = engine;
+    const apiKey = this.#options.engineApiKey;
+    const client = new EngineClient({ url, apiKey, pools: this.#pools, timers });
     return {
       replica: replicaOf(engine.advertiseUrl),
       advertiseUrl: engine.advertiseUrl,
-      client: new EngineClient({
-        url,
-        apiKey: this.#options.engineApiKey,
-        pools: this.#pools,
-        timers,
-      }),
+      client,
+      reader: new EngineReader({ client, clock, log, kind: engine.kind ?? null }),
       witness: new ProcessWitness({
         url,
         pidFile,
@@ -148,7 +147,7 @@ class Agent implements RunningAgent {
   }
 
   async #countRanks(engine: EngineBeside): Promise<void> {
-    const result = await scrapeEngine(engine.client, FIRST_LOOK_MS);
+    const result = await engine.reader.scrape(FIRST_LOOK_MS);
     if (result.kind === 'ok') engine.ranks = Math.max(1, result.scrape.ranks.length);
   }
 
@@ -243,7 +242,7 @@ class Agent implements RunningAgent {
   async #scrape(life: Life, replica: ReplicaId, sentMs: number): Promise<void> {
     const engine = this.#engines.get(replica);
     if (engine === undefined) return;
-    const result = await scrapeEngine(engine.client);
+    const result = await engine.reader.scrape();
     const tookMs = this.#runtime.clock.nowMs() - sentMs;
     this.#metrics.add('scrapes_total', { replica, result: result.kind });
     if (result.kind === 'ok') this.#metrics.observe('scrape_seconds', tookMs / 1_000, { replica });
@@ -266,7 +265,7 @@ class Agent implements RunningAgent {
   async #identify(life: Life, replica: ReplicaId): Promise<void> {
     const engine = this.#engines.get(replica);
     if (engine === undefined) return;
-    const result = await identifyEngine(engine.client);
+    const result = await engine.reader.identify();
     life.driver.post({ kind: 'identified', replica, result });
   }
 

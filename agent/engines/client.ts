@@ -3,6 +3,7 @@
 import type { Dispatcher } from 'undici';
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
+import type { ScrapeResult } from '../events.ts';
 
 export interface EngineClientOptions {
   /** Base URL, no path. */
@@ -43,12 +44,12 @@ export class EngineClient {
     this.#options = options;
   }
 
-  /** A whole answer within `timeoutMs` and 8 MiB. */
-  async get(path: string, timeoutMs: number): Promise<Fetched> {
+  /** A whole answer within `timeoutMs` and `maxBytes`. */
+  async get(path: string, timeoutMs: number, maxBytes = MAX_BODY_BYTES): Promise<Fetched> {
     const deadline = this.deadline(timeoutMs);
     try {
       const response = await this.open({ method: 'GET', path, signal: deadline.signal });
-      const body = await bodyText(response.body);
+      const body = await bodyText(response.body, maxBytes);
       return { kind: 'answer', status: response.statusCode, body };
     } catch (error) {
       return deadline.signal.aborted ? { kind: 'timeout' } : failureOf(error);
@@ -103,6 +104,17 @@ export class Deadline {
   }
 }
 
+/** What a scrape that got no answer says. */
+export function scrapeFailure(failure: EngineFailure): ScrapeResult {
+  return failure.kind === 'refused'
+    ? { kind: 'refused' }
+    : { kind: 'failed', detail: detailOf(failure) };
+}
+
+export function detailOf(failure: EngineFailure): string {
+  return failure.kind === 'failed' ? failure.detail : failure.kind;
+}
+
 export function failureOf(error: unknown): EngineFailure {
   const code = codeOf(error);
   if (code === 'ECONNREFUSED') return { kind: 'refused' };
@@ -122,12 +134,12 @@ function codeOf(error: unknown): string | null {
   return null;
 }
 
-async function bodyText(body: Dispatcher.ResponseData['body']): Promise<string> {
+async function bodyText(body: Dispatcher.ResponseData['body'], maxBytes: number): Promise<string> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   for await (const piece of body as AsyncIterable<Buffer>) {
     bytes += piece.length;
-    if (bytes > MAX_BODY_BYTES) throw new Error(`answer longer than ${MAX_BODY_BYTES} bytes`);
+    if (bytes > maxBytes) throw new Error(`answer longer than ${maxBytes} bytes`);
     pieces.push(piece);
   }
   return Buffer.concat(pieces).toString('utf8');

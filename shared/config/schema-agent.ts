@@ -2,6 +2,7 @@
 // environment variable too.
 
 import { z } from 'zod';
+import { ENGINE_KINDS } from '../model/engine-kind.ts';
 import { AGENT_DEFAULTS as D, type AgentSettings } from '../model/settings.ts';
 import { baseUrl, bounded, flag, listen, name, quantity, secret } from './fields.ts';
 
@@ -86,6 +87,15 @@ const ENGINE = z.strictObject({
       description: 'Base URL at which routers reach it; `null`: the same.',
       'x-flag': '--advertise',
       'x-env': 'SPILLWAY_ADVERTISE',
+    }),
+  kind: z
+    .enum(ENGINE_KINDS)
+    .nullable()
+    .default(null)
+    .meta({
+      description: 'Which engine it is, where what it answers misleads; `null`: found out.',
+      'x-flag': '--engine-kind',
+      'x-env': 'SPILLWAY_ENGINE_KINDS',
     }),
   pidFile: z
     .string()

@@ -1,0 +1,32 @@
+// What the agent asks of an engine, whatever its kind. One adapter lives as long as one engine process, as far as
+// the agent can tell: what is asked once (limits, versions, paths that an older engine lacks) it keeps.
+//
+// An adapter tells what the engine says and no more: what is absent stays null, what stands for something else is
+// named in `derived`.
+
+import type { EngineKind } from '../../shared/model/engine-kind.ts';
+import type { Clock } from '../../shared/runtime/clock.ts';
+import type { IdentityResult, ScrapeResult } from '../events.ts';
+import type { EngineClient } from './client.ts';
+
+export interface EngineAdapter {
+  readonly kind: EngineKind;
+  /** Figures of every rank, within `timeoutMs`. */
+  scrape(timeoutMs: number): Promise<ScrapeResult>;
+  /** Version and models. */
+  identify(timeoutMs: number): Promise<IdentityResult>;
+}
+
+export interface AdapterContext {
+  readonly client: EngineClient;
+  readonly clock: Clock;
+}
+
+/** What people call them. */
+export const ENGINE_TITLES: Readonly<Record<EngineKind, string>> = {
+  vllm: 'vLLM',
+  sglang: 'SGLang',
+  tgi: 'TGI',
+  llamacpp: 'llama.cpp',
+  generic: 'an OpenAI-compatible server',
+};

@@ -1,0 +1,31 @@
+// Any server with OpenAI's API: it answers or it does not. What it holds is known from what routers sent alone, so a
+// request that bypasses them is invisible, and it is served with bounded concurrency.
+
+import type { IdentityResult, ScrapeResult } from '../events.ts';
+import type { AdapterContext, EngineAdapter } from './adapter.ts';
+import { scrapeFailure } from './client.ts';
+import { identifyByModels } from './identify.ts';
+import { nothingKnown } from './vllm.ts';
+
+export class GenericAdapter implements EngineAdapter {
+  readonly kind = 'generic';
+  readonly #context: AdapterContext;
+
+  constructor(context: AdapterContext) {
+    this.#context = context;
+  }
+
+  async scrape(timeoutMs: number): Promise<ScrapeResult> {
+    const fetched = await this.#context.client.get('/v1/models', timeoutMs);
+    if (fetched.kind !== 'answer') return scrapeFailure(fetched);
+    const { status } = fetched;
+    if (status === 503) return { kind: 'unready', detail: 'models: status 503' };
+    if (status !== 200) return { kind: 'failed', detail: `models: status ${status}` };
+    return { kind: 'ok', scrape: nothingKnown() };
+  }
+
+  identify(timeoutMs: number): Promise<IdentityResult> {
+    const version = Promise.resolve(null);
+    return identifyByModels(this.#context.client, { kind: this.kind, timeoutMs, version });
+  }
+}
