@@ -6,13 +6,21 @@
 import type { CoreContext } from './core-context.ts';
 import { Generations } from './core-generations.ts';
 import type { EngineFacts } from './core-report.ts';
+import { enginePhase, phaseOf, phaseSinceMs } from './core-phase.ts';
 import { TargetState } from './core-target.ts';
 import { absentRank } from './events.ts';
-import type { AgentEngine, AgentEvent, EngineIdentity, EngineScrape } from './events.ts';
+import type {
+  AgentEngine,
+  AgentEvent,
+  EngineIdentity,
+  EngineScrape,
+  ProcessEvidence,
+} from './events.ts';
+import { GpuPresence } from './policy/gpu-presence.ts';
 import { IncarnationTracker } from './policy/incarnation.ts';
-import { Lifecycle, type ProcessState } from './policy/lifecycle.ts';
+import { Lifecycle } from './policy/lifecycle.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
-import type { Phase } from '../shared/model/phase.ts';
+import type { DegradedReason, Phase } from '../shared/model/phase.ts';
 import type { LoadProgress } from '../shared/model/report.ts';
 import type { ResumeState } from '../shared/protocol/messages.ts';
 
@@ -30,7 +38,7 @@ const LOST_MS = 10_000;
 /** Of what routers remember: a bound, several routers times ranks. */
 const MAX_OFFERS = 256;
 
-const ALIVE: ReadonlySet<Phase> = new Set(['warming', 'ready', 'degraded']);
+const ALIVE: ReadonlySet<Phase> = new Set(['warming', 'ready']);
 
 type Of<Kind extends AgentEvent['kind']> = Extract<AgentEvent, { readonly kind: Kind }>;
 
@@ -43,6 +51,10 @@ export class EngineState {
   private readonly tracker: IncarnationTracker;
   private readonly generations: Generations;
   private readonly startedMs: number;
+  private readonly presence = new GpuPresence();
+  /** Why each rank was last said to be degraded. */
+  private readonly saidReasons: (DegradedReason | null)[] = [];
+  private saidLoop = false;
   private progress: LoadProgress | null = null;
   private offers: readonly ResumeState[] = [];
   private heard = false;
@@ -81,17 +93,29 @@ export class EngineState {
     return known || this.nowMs >= this.startedMs + QUIET_MAX_MS;
   }
 
+  /** Of the engine as a whole. */
+  get phase(): Phase {
+    return enginePhase(this.lifecycle, this.targets);
+  }
+
+  /** Deaths in load since it last served. */
+  get loadDeaths(): number {
+    return this.lifecycle.loadDeaths;
+  }
+
   facts(rank: number, nowMs: number): EngineFacts {
-    const { phase } = this.lifecycle;
+    const target = this.targets[rank];
+    const phase = target === undefined ? this.lifecycle.phase : phaseOf(this.lifecycle, target);
     const warmingMs = phase === 'warming' ? this.generations.etaMs(nowMs) : null;
     return {
       incarnation: this.tracker.current,
       phase,
-      phaseSinceMs: this.lifecycle.sinceMs,
-      degradedFor: phase === 'degraded' ? 'probe' : null,
-      slowRatio: null,
+      phaseSinceMs:
+        target === undefined ? this.lifecycle.sinceMs : phaseSinceMs(this.lifecycle, target),
+      degradedFor: phase === 'degraded' ? (target?.health.degradedFor ?? null) : null,
+      slowRatio: target?.slow.ratio(nowMs) ?? null,
       progress: phase === 'loading' ? this.progress : null,
-      gpus: null,
+      gpus: this.presence.summary,
       etaMs: phase === 'loading' ? this.lifecycle.loadEtaMs(nowMs) : warmingMs,
       identity: this.identity,
       probe: this.generations.probeOf(rank),
@@ -106,9 +130,21 @@ export class EngineState {
     this.progress = evidence.progress;
     const before = this.lifecycle.phase;
     if (result.kind === 'ok') this.answered(result.scrape, event.sentMs, nowMs);
-    else if (result.kind === 'refused') this.refused(evidence.state, nowMs);
-    else this.lifecycle.failed(evidence.state, nowMs);
+    else if (result.kind === 'refused') this.refused(evidence, nowMs);
+    else this.lifecycle.failed(evidence, nowMs);
     this.notePhase(before);
+    this.noteLoop();
+  }
+
+  gpusRead(event: Of<'gpus'>, nowMs: number): void {
+    const before = this.presence.missing;
+    this.presence.take(event.reading, event.uuids);
+    const { missing, summary } = this.presence;
+    for (const target of this.targets) target.health.gpu(missing, nowMs);
+    if (missing === before) return;
+    const fields = { replica: this.engine.replica, lost: summary?.lost ?? 0 };
+    if (missing) this.context.log('error', 'gpu_missing', fields);
+    else this.context.log('info', 'gpu_back', fields);
   }
 
   identified(event: Of<'identified'>, nowMs: number): void {
@@ -148,7 +184,9 @@ export class EngineState {
     this.identify(nowMs);
     if (this.canGenerate && this.identity !== null) this.generations.run(this.identity, nowMs);
     for (const target of this.targets) target.run(nowMs);
+    this.judgePace(nowMs);
     this.notePhase(before);
+    this.noteHealth();
   }
 
   nextWakeMs(): number {
@@ -167,7 +205,7 @@ export class EngineState {
     this.lifecycle.drain(nowMs);
   }
 
-  private refused(evidence: ProcessState, nowMs: number): void {
+  private refused(evidence: ProcessEvidence, nowMs: number): void {
     this.tracker.refused();
     const { phase } = this.lifecycle;
     this.lifecycle.refused(evidence, nowMs);
@@ -283,8 +321,44 @@ export class EngineState {
     const { phase } = this.lifecycle;
     if (phase === before) return;
     this.touch();
-    const level = phase === 'degraded' || phase === 'dead' ? 'warn' : 'info';
+    const level = phase === 'dead' ? 'warn' : 'info';
     this.context.log(level, 'phase', { replica: this.engine.replica, from: before, to: phase });
+  }
+
+  private judgePace(nowMs: number): void {
+    if (this.lifecycle.phase !== 'ready') return;
+    for (const { health, slow } of this.targets) {
+      if (health.degradedFor === null && slow.isSlow(nowMs)) health.slow(nowMs);
+    }
+  }
+
+  /** Says what has become of each rank. */
+  private noteHealth(): void {
+    for (const target of this.targets) {
+      const { rank, health, slow } = target;
+      const ready = this.lifecycle.phase === 'ready';
+      const reason = ready ? health.degradedFor : null;
+      const before = this.saidReasons[rank] ?? null;
+      if (reason === before) continue;
+      this.saidReasons[rank] = reason;
+      target.version += 1;
+      const fields = { replica: this.engine.replica, rank };
+      if (reason !== null) this.context.log('warn', 'degraded', { ...fields, reason });
+      else if (ready) {
+        slow.reset();
+        this.context.log('info', 'recovered', { ...fields, reason: before });
+      }
+    }
+  }
+
+  /** Once for each loop. */
+  private noteLoop(): void {
+    const { loops, loadDeaths } = this.lifecycle;
+    if (loops && !this.saidLoop) {
+      const fields = { replica: this.engine.replica, deaths: loadDeaths };
+      this.context.log('error', 'load_loop', fields);
+    }
+    this.saidLoop = loops;
   }
 
   private touch(): void {

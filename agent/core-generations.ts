@@ -4,9 +4,10 @@ import type { CoreContext } from './core-context.ts';
 import type { TargetState } from './core-target.ts';
 import type { AgentEngine, EngineIdentity, GenerateOrder, GenerationOutcome } from './events.ts';
 import type { Lifecycle } from './policy/lifecycle.ts';
+import { phaseOf } from './core-phase.ts';
 import { probeDeadlineMs, Prober } from './policy/prober.ts';
 import type { ProbeOutcome } from './policy/prober.ts';
-import { uniqueText } from './policy/probe-prompt.ts';
+import { TOKENS_PER_WORD, uniqueText } from './policy/probe-prompt.ts';
 import { WARM_UP_DEFAULTS, WarmUp } from './policy/warm-up.ts';
 import type { WarmUpStep } from './policy/warm-up.ts';
 import { prefillMs } from '../shared/model/cost-curve.ts';
@@ -14,6 +15,8 @@ import type { ProbeResult } from '../shared/model/report.ts';
 
 const PROBE_WORDS = 12;
 const PROBE_TOKENS = 16;
+/** Of a probe that has to show its pace too. */
+const PACE_TOKENS = 512;
 const PROBE_MAX_TOKENS = 4;
 /** First generations compile; calibration prompts take as long as they take. */
 const FIRST_DEADLINE_MS = 120_000;
@@ -25,6 +28,8 @@ interface OpenOrder {
   readonly order: GenerateOrder;
   readonly target: TargetState;
   readonly sentMs: number;
+  /** No user's work was in the engine. */
+  readonly alone: boolean;
   /** Null for a probe of a replica in service. */
   readonly step: WarmUpStep | null;
 }
@@ -132,7 +137,11 @@ export class Generations {
     const step = this.warmUp.next(state, nowMs);
     if (step !== null) this.send({ target, identity, step }, nowMs);
     if (!this.warmUp.done) return;
-    for (const each of this.targets) each.calibrationEnded();
+    for (const each of this.targets) {
+      each.calibrationEnded();
+      each.slow.reset();
+      each.health.reset(nowMs);
+    }
     for (const prober of this.probers) prober.vouched(nowMs);
     this.lifecycle.warmedUp(nowMs);
   }
@@ -141,7 +150,7 @@ export class Generations {
     const prober = this.probers[target.rank];
     if (prober === undefined) return null;
     prober.vouched(target.vouchedMs);
-    return prober.dueMs(this.lifecycle.phase, target.silence(nowMs));
+    return prober.dueMs(phaseOf(this.lifecycle, target), target.silence(nowMs));
   }
 
   private send(
@@ -153,19 +162,22 @@ export class Generations {
     nowMs: number,
   ): void {
     const { target, identity, step } = what;
+    const expected = step ?? expectedOf(target);
     const order: GenerateOrder = {
       replica: this.engine.replica,
       rank: target.rank,
       id: `agent-${this.context.unique()}`,
       purpose: step?.purpose ?? 'probe',
       model: identity.models[0]?.id ?? '',
-      prompt: step?.prompt ?? uniqueText(this.context.unique(), PROBE_WORDS),
+      prompt: step?.prompt ?? uniqueText(this.context.unique(), wordsOf(expected.uncached)),
       maxTokens: step?.maxTokens ?? PROBE_MAX_TOKENS,
-      deadlineMs: step === null ? probeDeadline(target, nowMs) : warmUpDeadline(step),
+      deadlineMs:
+        step === null ? probeDeadline(target, expected.uncached, nowMs) : warmUpDeadline(step),
     };
     if (order.purpose === 'probe') this.noteProbe(target, nowMs);
-    this.orders.set(order.id, { order, target, sentMs: nowMs, step });
-    target.ownSent(order, step ?? { uncached: PROBE_TOKENS, cached: 0 }, nowMs);
+    const alone = target.ledger.openCount() === 0;
+    this.orders.set(order.id, { order, target, sentMs: nowMs, alone, step });
+    target.ownSent(order, expected, nowMs);
     this.context.emit({ kind: 'generate', order });
   }
 
@@ -205,8 +217,7 @@ export class Generations {
     const prober = this.probers[target.rank];
     const verdict = prober?.ended(probeOutcome(outcome), target.lastMovedMs, nowMs);
     target.version += 1;
-    if (verdict === 'good') this.lifecycle.probeSucceeded(nowMs);
-    if (verdict === 'bad') this.lifecycle.probeFailed(nowMs);
+    if (verdict !== 'forgiven') this.judge(open, outcome, nowMs);
     if (verdict === 'good') return true;
     this.context.log('warn', 'probe_failed', {
       replica: this.engine.replica,
@@ -215,6 +226,20 @@ export class Generations {
       forgiven: verdict === 'forgiven',
     });
     return false;
+  }
+
+  /** A probe's end counts for or against its rank. */
+  private judge(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): void {
+    const { target } = open;
+    const good = outcome.kind === 'ok';
+    let pace = target.slow.ratio(nowMs);
+    if (good && open.alone && target.aloneSince(open.sentMs)) {
+      const prompt = outcome.promptTokens ?? expectedOf(target).uncached;
+      const cached = Math.min(prompt, outcome.cachedTokens ?? 0);
+      const probe = { ms: outcome.ttftMs, uncached: prompt - cached, cached };
+      if (prompt >= PACE_TOKENS / 2) pace = target.probePace(probe, nowMs) ?? pace;
+    }
+    target.health.probed({ good, atPace: target.slow.isAtPace(pace) }, nowMs);
   }
 
   /** No user's request, no foreign one. */
@@ -252,12 +277,22 @@ function warmUpDeadline(step: WarmUpStep): number {
   return FIRST_DEADLINE_MS + step.uncached * CALIBRATION_MS_PER_TOKEN;
 }
 
+/** Of a probe, tokens. A long one would evict users' cache for nothing where the pace is not in question. */
+function expectedOf(target: TargetState): { readonly uncached: number; readonly cached: number } {
+  const slow = target.health.degradedFor === 'slow';
+  return { uncached: slow ? PACE_TOKENS : PROBE_TOKENS, cached: 0 };
+}
+
+function wordsOf(tokens: number): number {
+  return Math.max(PROBE_WORDS, Math.round(tokens / TOKENS_PER_WORD));
+}
+
 /** A probe's deadline includes what waits before it. */
-function probeDeadline(target: TargetState, nowMs: number): number {
+function probeDeadline(target: TargetState, ownTokens: number, nowMs: number): number {
   const curve = target.learner.curve();
   const { waitingMs } = target.backlog.figures(curve, nowMs);
   const slotWaitMs = target.slots.slotWaitMs(target.ledger.openCount(), nowMs) ?? 0;
-  return probeDeadlineMs(Math.max(waitingMs, slotWaitMs), prefillMs(curve, PROBE_TOKENS, 0));
+  return probeDeadlineMs(Math.max(waitingMs, slotWaitMs), prefillMs(curve, ownTokens, 0));
 }
 
 function probeOutcome(outcome: GenerationOutcome): ProbeOutcome {

@@ -8,6 +8,7 @@ import { Backlog, entryMs } from './policy/backlog.ts';
 import { CostErrors } from './policy/cost-error.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import type { Foreign, Heard } from './policy/foreign.ts';
+import { Health } from './policy/health.ts';
 import { HitTrust } from './policy/hit-trust.ts';
 import { KvBook } from './policy/kv-book.ts';
 import { LedgerHistory } from './policy/ledger-history.ts';
@@ -16,6 +17,7 @@ import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts'
 import { PrefillObserver } from './policy/prefill-observer.ts';
 import { BusyRate } from './policy/busy-rate.ts';
 import { ScrapeRates } from './policy/scrape-rates.ts';
+import { paceOf, SlowWatch } from './policy/slow-watch.ts';
 import { SlotEstimate } from './policy/slots.ts';
 import { StepFit } from './policy/step-fit.ts';
 import { TokenRatio } from './policy/token-ratio.ts';
@@ -52,6 +54,8 @@ export class TargetState {
   readonly costErrors = new CostErrors();
   readonly busy = new BusyRate();
   readonly kv: KvBook;
+  readonly health: Health;
+  readonly slow: SlowWatch;
   /** The last good scrape and when it was asked for. */
   scrape: { readonly rank: RankScrape; readonly sentMs: number } | null = null;
   /** Grows with every change that a report would show. */
@@ -63,6 +67,9 @@ export class TargetState {
   private readonly unstreamed = new UnstreamedCount();
   private readonly observer = new PrefillObserver();
   private curveKnown = false;
+  /** What calibration had prefills take, however the engine does since. */
+  private calibratedCurve: CostCurve | null = null;
+  private measured = false;
   /** When work last began to wait for tokens, and when a token or counter last moved. */
   private workSinceMs = -Infinity;
   private movedMs = -Infinity;
@@ -77,6 +84,8 @@ export class TargetState {
     this.slots = new SlotEstimate(settings.runningMax);
     this.learner = new StepFit(settings.stepTokens);
     this.context = context;
+    this.health = new Health(settings.probeRecoveries);
+    this.slow = new SlowWatch(settings);
     this.kv = new KvBook(() => ({
       bytesPerToken: this.ratio.mean,
       capacityTokens: this.scrape?.rank.kvCapacityTokens ?? null,
@@ -164,6 +173,8 @@ export class TargetState {
     this.kv.clear();
     this.trust.reset();
     this.costErrors.clear();
+    this.slow.reset();
+    this.calibratedCurve = null;
     this.scrape = null;
     if (this.knownCurve !== null) this.learner.settle(REBORN_SPREAD);
     this.curveKnown = false;
@@ -175,6 +186,7 @@ export class TargetState {
     if (state.prefillCost !== null) {
       this.learner.anchor(state.prefillCost, ANCHOR_SPREAD);
       this.curveKnown = true;
+      this.calibratedCurve = state.prefillCost;
     }
     if (state.prefillTps !== null) this.busy.adopt(state.prefillTps);
     this.ratio.adopt(state.bytesPerToken, state.partTokens);
@@ -189,6 +201,7 @@ export class TargetState {
     const sums = emptySums();
     addToSums(sums, tokens.uncached, tokens.cached);
     this.learner.observe({ ms, lone: true, instants: 1, sums });
+    this.measured = true;
     this.version += 1;
   }
 
@@ -202,7 +215,30 @@ export class TargetState {
     if (this.learner.observations === 0) return;
     this.learner.settle(ANCHOR_SPREAD);
     this.curveKnown = true;
+    if (this.measured) this.calibratedCurve = this.learner.curve();
+    this.measured = false;
     this.version += 1;
+  }
+
+  /** No user's work has been in the engine since then, as far as routers have told. */
+  aloneSince(sentMs: number): boolean {
+    return this.ledger.openCount() === 0 && this.workSinceMs < sentMs;
+  }
+
+  /**
+   * Measured ÷ calibrated ms of a probe that had the engine to itself: it says as much of the pace as a user's
+   * prefill. Null where nothing was calibrated.
+   */
+  probePace(
+    probe: { readonly ms: number; readonly uncached: number; readonly cached: number },
+    nowMs: number,
+  ): number | null {
+    if (this.calibratedCurve === null) return null;
+    const sums = emptySums();
+    addToSums(sums, probe.uncached, probe.cached);
+    const pace = paceOf({ ms: probe.ms, lone: true, instants: 1, sums }, this.calibratedCurve);
+    this.slow.observe(pace, nowMs);
+    return pace;
   }
 
   ownSent(
@@ -259,6 +295,9 @@ export class TargetState {
       this.costErrors.observe(this.learner.predictMs(observation), observation.ms);
       this.learner.observe(observation);
       this.busy.observe(observation.sums.uncached, observation.ms);
+      if (this.calibratedCurve !== null) {
+        this.slow.observe(paceOf(observation, this.calibratedCurve), nowMs);
+      }
       this.version += 1;
     }
   }

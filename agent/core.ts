@@ -85,7 +85,7 @@ export class AgentCore {
       engines: [...this.engines.values()].map((engine) => ({
         replica: engine.engine.replica,
         advertiseUrl: engine.engine.advertiseUrl,
-        phase: engine.lifecycle.phase,
+        phase: engine.phase,
         phaseForMs: nowMs - engine.lifecycle.sinceMs,
         incarnation: engine.incarnation,
         identity: engine.identity,
@@ -116,6 +116,9 @@ export class AgentCore {
         break;
       case 'generated':
         this.engines.get(event.replica)?.generated(event, nowMs);
+        break;
+      case 'gpus':
+        this.engines.get(event.replica)?.gpusRead(event, nowMs);
         break;
       case 'linkUp':
         this.linkUp(event.link);

@@ -5,6 +5,7 @@ import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { LoadProgress, ModelInfo } from '../shared/model/report.ts';
 import type { LogLevel } from '../shared/errors.ts';
+import type { GpuReading } from './policy/gpu-presence.ts';
 import type { AgentMessage, CloseReason, RouterMessage } from '../shared/protocol/messages.ts';
 
 /** An engine of this agent, as configured. */
@@ -154,6 +155,13 @@ export type AgentEvent =
       readonly id: string;
       readonly outcome: GenerationOutcome;
     }
+  /** What the driver tells of the machine's GPUs; `uuids` are the engine's, null for all of them. */
+  | {
+      readonly kind: 'gpus';
+      readonly replica: ReplicaId;
+      readonly reading: GpuReading;
+      readonly uuids: readonly string[] | null;
+    }
   | { readonly kind: 'linkUp'; readonly link: LinkId }
   | { readonly kind: 'linkDown'; readonly link: LinkId }
   | { readonly kind: 'message'; readonly link: LinkId; readonly message: RouterMessage }
@@ -182,6 +190,13 @@ export type AgentEffect =
   | { readonly kind: 'scrape'; readonly replica: ReplicaId }
   | { readonly kind: 'identify'; readonly replica: ReplicaId }
   | { readonly kind: 'generate'; readonly order: GenerateOrder }
+  /** Ask the engine for its KV batches from this number on. */
+  | {
+      readonly kind: 'replayKv';
+      readonly replica: ReplicaId;
+      readonly rank: number;
+      readonly fromSeq: number;
+    }
   | { readonly kind: 'send'; readonly link: LinkId; readonly message: AgentMessage }
   | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
   /** For metrics: a limit was reached. */

@@ -1,7 +1,8 @@
 import { describe, expect, it, vi } from 'vitest';
 import { ManualTime } from '../shared/runtime/manual-time.ts';
 import type { ProcessEvidence } from './events.ts';
-import { ProcessWitness, type ListedProcess } from './evidence.ts';
+import type { ListedProcess } from './evidence-list.ts';
+import { ProcessWitness } from './evidence.ts';
 
 const SERVE = { pid: 7, command: 'python -m vllm serve /models/tiny --port 8001' };
 
@@ -14,11 +15,14 @@ function witness(
   const seen = new ProcessWitness({
     url: overrides.url ?? 'http://127.0.0.1:8001',
     pidFile: null,
+    unit: null,
+    log: null,
     clock: time,
     listProcesses: () => {
       lists += 1;
       return Promise.resolve().then(processes);
     },
+    showUnit: () => Promise.reject(new Error('no systemd here')),
     processLives: (pid) => Promise.resolve(overrides.lives?.has(pid) ?? true),
   });
   return { seen, time, lists: () => lists };

@@ -9,6 +9,10 @@ export interface AgentEngineOptions {
   /** Base URL at which routers reach it; the same where they share a host. */
   readonly advertiseUrl: string;
   readonly pidFile: string | null;
+  /** Name of its systemd unit. */
+  readonly unit?: string | null;
+  /** Path of the file that it logs to. */
+  readonly log?: string | null;
   /** Of what the engine is; null or absent: found out. */
   readonly kind?: EngineKind | null;
 }

@@ -16,7 +16,9 @@ import { SOFTWARE } from '../shared/runtime/version.ts';
 import { AgentCore, type AgentStatus } from './core.ts';
 import { EngineClient } from './engines/client.ts';
 import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder } from './events.ts';
-import { listProcesses, processLives, ProcessWitness } from './evidence.ts';
+import { listProcesses } from './evidence-list.ts';
+import { showUnit } from './evidence-unit.ts';
+import { processLives, ProcessWitness } from './evidence.ts';
 import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
 import type { AgentEngineOptions, AgentOptions } from './options.ts';
@@ -35,6 +37,7 @@ export interface RunningAgent {
 export interface AgentSurroundings {
   readonly resolve?: Resolve;
   readonly listProcesses?: typeof listProcesses;
+  readonly showUnit?: typeof showUnit;
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -127,7 +130,7 @@ class Agent implements RunningAgent {
 
   #beside(engine: AgentEngineOptions): EngineBeside {
     const { timers, clock, log } = this.#runtime;
-    const { url, pidFile } = engine;
+    const { url, pidFile, unit, log: logFile } = engine;
     const apiKey = this.#options.engineApiKey;
     const client = new EngineClient({ url, apiKey, pools: this.#pools, timers });
     return {
@@ -138,8 +141,11 @@ class Agent implements RunningAgent {
       witness: new ProcessWitness({
         url,
         pidFile,
+        unit: unit ?? null,
+        log: logFile ?? null,
         clock,
         listProcesses: this.#surroundings.listProcesses ?? listProcesses,
+        showUnit: this.#surroundings.showUnit ?? showUnit,
         processLives,
       }),
       ranks: 1,

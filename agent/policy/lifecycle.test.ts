@@ -1,24 +1,27 @@
 import { describe, expect, test } from 'vitest';
 import { Lifecycle } from './lifecycle.ts';
+import { NO_EVIDENCE, type ProcessEvidence } from '../events.ts';
 import type { Phase } from '../../shared/model/phase.ts';
 
-const SETTINGS = { startTimeoutMs: 600_000, probeRecoveries: 3 };
+const SETTINGS = { startTimeoutMs: 600_000 };
+
+function seen(state: unknown, more: Partial<ProcessEvidence> = {}): ProcessEvidence {
+  return { ...NO_EVIDENCE, state: state as ProcessEvidence['state'], ...more };
+}
 
 type Act =
   | readonly ['refused', 'alive' | 'absent' | 'unknown']
   | readonly ['failed', 'alive' | 'absent' | 'unknown']
-  | readonly ['answers' | 'asleep' | 'warmedUp' | 'good' | 'bad' | 'reborn' | 'drain'];
+  | readonly ['answers' | 'asleep' | 'warmedUp' | 'reborn' | 'drain'];
 
 function phasesOf(acts: readonly (readonly [number, ...Act])[]): Phase[] {
   const life = new Lifecycle(SETTINGS, 0);
   return acts.map(([nowMs, what, evidence]) => {
-    if (what === 'refused') life.refused(evidence as 'alive', nowMs);
-    else if (what === 'failed') life.failed(evidence as 'alive', nowMs);
+    if (what === 'refused') life.refused(seen(evidence), nowMs);
+    else if (what === 'failed') life.failed(seen(evidence), nowMs);
     else if (what === 'answers') life.answered(false, nowMs);
     else if (what === 'asleep') life.answered(true, nowMs);
     else if (what === 'warmedUp') life.warmedUp(nowMs);
-    else if (what === 'good') life.probeSucceeded(nowMs);
-    else if (what === 'bad') life.probeFailed(nowMs);
     else if (what === 'reborn') life.reborn(nowMs);
     else life.drain(nowMs);
     return life.phase;
@@ -82,20 +85,6 @@ describe('phases', () => {
       ['warming', 'ready', 'dead'],
     ],
     [
-      'degraded comes back after three good probes in a row',
-      [
-        [1, 'answers'],
-        [2, 'warmedUp'],
-        [3, 'bad'],
-        [4, 'good'],
-        [5, 'bad'],
-        [6, 'good'],
-        [7, 'good'],
-        [8, 'good'],
-      ],
-      ['warming', 'ready', 'degraded', 'degraded', 'degraded', 'degraded', 'degraded', 'ready'],
-    ],
-    [
       'a sleeping engine is asleep, and warms up again when it wakes',
       [
         [1, 'answers'],
@@ -132,12 +121,12 @@ describe('phases', () => {
 
 test('loading has an ETA once a load was seen whole', () => {
   const life = new Lifecycle(SETTINGS, 0);
-  life.refused('alive', 0);
+  life.refused(seen('alive'), 0);
   expect(life.loadEtaMs(10_000)).toBeNull();
   life.answered(false, 50_000);
   life.warmedUp(60_000);
-  life.refused('alive', 100_000);
-  life.refused('alive', 100_100);
+  life.refused(seen('alive'), 100_000);
+  life.refused(seen('alive'), 100_100);
   expect(life.phase).toBe('loading');
   expect(life.loadEtaMs(110_000)).toBeCloseTo(40_100);
 });

@@ -1,20 +1,18 @@
-// The phase of an engine, from what is seen of it.
+// The phase of an engine's process, from what is seen of it.
 //
 //   refused   evidence alive → loading; absent → dead; none → starting, after startTimeoutMs dead
 //   answers   → warming, until a generation has succeeded and calibration is over → ready
-//   ready     → degraded when a probe fails; back after `probeRecoveries` good ones in a row
 //   asleep    while the engine says so; draining from `stop` to the end
 //
-// A port that answers, or refuses, proves nothing by itself: only a generation makes `ready`.
+// A port that answers, or refuses, proves nothing by itself: only a generation makes `ready`. Whether a ready engine
+// is fit for users is another question, asked of each rank (health.ts).
 
 import type { Phase } from '../../shared/model/phase.ts';
-import type { ProcessEvidence } from '../events.ts';
-
-export type ProcessState = ProcessEvidence['state'];
+import { NO_EVIDENCE, type ProcessEvidence } from '../events.ts';
+import { LoadWatch } from './load-watch.ts';
 
 export interface LifecycleSettings {
   readonly startTimeoutMs: number;
-  readonly probeRecoveries: number;
 }
 
 /** Refused scrapes in a row after which an engine that had answered is taken as gone. */
@@ -22,14 +20,12 @@ const REFUSALS = 2;
 
 export class Lifecycle {
   private readonly settings: LifecycleSettings;
-  private current: Phase = 'starting';
+  private readonly load = new LoadWatch();
+  private current: Exclude<Phase, 'degraded'> = 'starting';
   private since: number;
   private refusals = 0;
   /** When the present wait for an open port began; null while it is open. */
   private refusedSinceMs: number | null;
-  private loadingSinceMs: number | null = null;
-  private lastLoadMs: number | null = null;
-  private goodProbes = 0;
 
   constructor(settings: LifecycleSettings, nowMs: number) {
     this.settings = settings;
@@ -37,7 +33,7 @@ export class Lifecycle {
     this.refusedSinceMs = nowMs;
   }
 
-  get phase(): Phase {
+  get phase(): Exclude<Phase, 'degraded'> {
     return this.current;
   }
 
@@ -45,45 +41,48 @@ export class Lifecycle {
     return this.since;
   }
 
-  /** ms of loading still to come, where an earlier load was seen whole. */
+  /** Deaths in load since the engine last served. */
+  get loadDeaths(): number {
+    return this.load.deaths;
+  }
+
+  /** It has died in load so often that the next load is no promise. */
+  get loops(): boolean {
+    return this.load.loops;
+  }
+
+  /** ms of loading still to come; null where nothing can be said. */
   loadEtaMs(nowMs: number): number | null {
-    if (this.current !== 'loading' || this.loadingSinceMs === null) return null;
-    if (this.lastLoadMs === null) return null;
-    return Math.max(0, this.loadingSinceMs + this.lastLoadMs - nowMs);
+    return this.current === 'loading' ? this.load.etaMs(nowMs) : null;
   }
 
   /** Nothing listens. */
-  refused(evidence: ProcessState, nowMs: number): void {
+  refused(evidence: ProcessEvidence, nowMs: number): void {
     if (this.current === 'draining') return;
     this.refusals += 1;
     const answeredBefore = this.refusedSinceMs === null;
-    if (answeredBefore && this.refusals < REFUSALS && evidence !== 'absent') return;
+    if (answeredBefore && this.refusals < REFUSALS && evidence.state !== 'absent') return;
     this.refusedSinceMs ??= nowMs;
-    if (evidence === 'absent') this.enter('dead', nowMs);
-    else if (evidence === 'alive') this.load(nowMs);
-    else this.guess(nowMs);
+    this.wait(evidence, nowMs);
   }
 
   /** Something listens that does not answer as an engine does. */
-  failed(evidence: ProcessState, nowMs: number): void {
+  failed(evidence: ProcessEvidence, nowMs: number): void {
     this.refusals = 0;
     const waitsForPort = this.refusedSinceMs !== null && this.current !== 'draining';
     if (!waitsForPort) return;
-    if (evidence === 'alive') this.load(nowMs);
-    else this.guess(nowMs);
+    // Whoever listens there: that the engine's process is gone says nothing of it.
+    this.wait(evidence.state === 'absent' ? NO_EVIDENCE : evidence, nowMs);
   }
 
   /** The engine answers. */
   answered(asleep: boolean, nowMs: number): void {
     this.refusals = 0;
-    if (this.refusedSinceMs !== null && this.current === 'loading') {
-      this.lastLoadMs = nowMs - (this.loadingSinceMs ?? nowMs);
-    }
     this.refusedSinceMs = null;
-    this.loadingSinceMs = null;
+    this.load.served(nowMs);
     if (this.current === 'draining') return;
     if (asleep) this.enter('asleep', nowMs);
-    else if (!ALIVE.has(this.current)) this.enter('warming', nowMs);
+    else if (this.current !== 'ready') this.enter('warming', nowMs);
   }
 
   /** Another engine process answers: it has to prove itself anew. */
@@ -98,38 +97,27 @@ export class Lifecycle {
     if (this.current === 'warming') this.enter('ready', nowMs);
   }
 
-  probeSucceeded(nowMs: number): void {
-    if (this.current !== 'degraded') return;
-    this.goodProbes += 1;
-    if (this.goodProbes >= this.settings.probeRecoveries) this.enter('ready', nowMs);
-  }
-
-  probeFailed(nowMs: number): void {
-    this.goodProbes = 0;
-    if (this.current === 'ready') this.enter('degraded', nowMs);
-  }
-
   drain(nowMs: number): void {
     this.enter('draining', nowMs);
   }
 
-  private load(nowMs: number): void {
-    this.loadingSinceMs ??= nowMs;
-    this.enter('loading', nowMs);
+  private wait(evidence: ProcessEvidence, nowMs: number): void {
+    if (evidence.state === 'absent') {
+      this.load.gone();
+      this.enter('dead', nowMs);
+    } else if (evidence.state === 'alive') {
+      this.load.loading(evidence, nowMs);
+      this.enter('loading', nowMs);
+    } else {
+      this.load.end();
+      const waited = nowMs - (this.refusedSinceMs ?? nowMs);
+      this.enter(waited >= this.settings.startTimeoutMs ? 'dead' : 'starting', nowMs);
+    }
   }
 
-  private guess(nowMs: number): void {
-    const waited = nowMs - (this.refusedSinceMs ?? nowMs);
-    this.enter(waited >= this.settings.startTimeoutMs ? 'dead' : 'starting', nowMs);
-  }
-
-  private enter(phase: Phase, nowMs: number): void {
+  private enter(phase: Exclude<Phase, 'degraded'>, nowMs: number): void {
     if (phase === this.current) return;
     this.current = phase;
     this.since = nowMs;
-    this.goodProbes = 0;
-    if (phase !== 'loading') this.loadingSinceMs = null;
   }
 }
-
-const ALIVE: ReadonlySet<Phase> = new Set(['warming', 'ready', 'degraded']);

@@ -55,6 +55,18 @@ const SETTINGS = {
     'Time without any sign of work done before a replica that has work counts as silent.',
     { unit: 'ms', min: 100, max: HOUR, default: D.silentMinMs },
   ),
+  slowFactor: bounded(
+    'Prefills that take so many times what calibration measured make the replica slow; `null`: the rule is off.',
+    { unit: 'ratio', min: 1.2, max: 1_000 },
+  )
+    .nullable()
+    .default(D.slowFactor),
+  slowDwellMs: quantity('Time that prefills are slow before the replica is degraded for it.', {
+    unit: 'ms',
+    min: 0,
+    max: HOUR,
+    default: D.slowDwellMs,
+  }),
   runningMax: bounded('Batch slots of the engine, where known; else learned.', {
     unit: 'requests',
     min: 1,
@@ -103,6 +115,21 @@ const ENGINE = z.strictObject({
     .nullable()
     .default(null)
     .meta({ description: "File with the engine's process id: evidence of loading or of death." }),
+  unit: z
+    .string()
+    .regex(/^[\w:.@\\-]{1,256}$/, 'must be the name of a systemd unit, for example vllm.service')
+    .nullable()
+    .default(null)
+    .meta({
+      description: "The engine's systemd unit: evidence of loading or of death.",
+      'x-flag': '--engine-unit',
+      'x-env': 'SPILLWAY_ENGINE_UNITS',
+    }),
+  log: z.string().min(1).nullable().default(null).meta({
+    description: 'The file that the engine logs to: how far its start has come.',
+    'x-flag': '--engine-log',
+    'x-env': 'SPILLWAY_ENGINE_LOGS',
+  }),
 });
 
 export const agentSchema = z

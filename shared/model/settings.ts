@@ -19,6 +19,10 @@ export interface AgentSettings {
   readonly calibrationBudgetTokens: number;
   /** ms that a silent replica may be so at least. */
   readonly silentMinMs: number;
+  /** Prefills that take so many times what calibration had them take are slow; null switches the rule off. */
+  readonly slowFactor: number | null;
+  /** ms that prefills must have been slow before the replica is degraded for it. */
+  readonly slowDwellMs: number;
   /** Batch slots, where the operator knows them; else learned. */
   readonly runningMax: number | null;
   /** Tokens per scheduler step, where the operator knows them; else learned or 2,048. */
@@ -36,6 +40,8 @@ export const AGENT_DEFAULTS: AgentSettings = {
   calibration: true,
   calibrationBudgetTokens: 64_000,
   silentMinMs: 10_000,
+  slowFactor: 3,
+  slowDwellMs: 10_000,
   runningMax: null,
   stepTokens: null,
   revision: 'unknown',
