@@ -8,7 +8,7 @@ import { createHttpPools } from '../shared/runtime/http-pool.ts';
 import { systemTimers } from '../shared/runtime/timers.ts';
 import { EngineClient } from './engines/client.ts';
 import type { GenerateOrder, GenerationOutcome } from './events.ts';
-import { generate } from './probe.ts';
+import { generate, type ProbeContext } from './probe.ts';
 
 const running: (() => Promise<void> | void)[] = [];
 
@@ -62,8 +62,12 @@ function probe(
   client: EngineClient,
   overrides: Partial<GenerateOrder> = {},
 ): Promise<GenerationOutcome> {
-  const context = { client, clock: systemClock, requestIdPrefix: 'agent-x', ranks: 2 };
-  return generate(context, { ...order, ...overrides });
+  return generate(contextOf(client), { ...order, ...overrides });
+}
+
+function contextOf(client: EngineClient): ProbeContext {
+  const dialect = { chat: false };
+  return { client, clock: systemClock, requestIdPrefix: 'agent-x', ranks: 2, dialect };
 }
 
 const token = (text: string, reason: string | null = null): string =>
@@ -118,6 +122,29 @@ describe('a generation of the agent', () => {
       expect(await probe(await engineThat(answer))).toEqual({ kind: 'failed', cause });
     });
   }
+
+  it('is asked for through the chat where a server has no completions, and then always', async () => {
+    const asked: string[] = [];
+    const delta = (text: string, reason: string | null = null): string =>
+      `data: ${JSON.stringify({ choices: [{ delta: { content: text }, finish_reason: reason }] })}\n\n`;
+    const chat = streaming(delta('a'), delta('b', 'stop'), usage, done);
+    const client = await engineThat((request, response) => {
+      asked.push(request.url ?? '');
+      if (request.url === '/v1/chat/completions') chat(request, response);
+      else response.writeHead(404).end();
+    });
+    const context = contextOf(client);
+    expect(await generate(context, order)).toMatchObject({ kind: 'ok', promptTokens: 40 });
+    expect(await generate(context, order)).toMatchObject({ kind: 'ok' });
+    expect(asked).toEqual(['/v1/completions', '/v1/chat/completions', '/v1/chat/completions']);
+  });
+
+  it('fails on a server that has neither, which is asked for both again', async () => {
+    const client = await engineThat((_request, response) => void response.writeHead(404).end());
+    const context = contextOf(client);
+    expect(await generate(context, order)).toEqual({ kind: 'failed', cause: 'status' });
+    expect(context.dialect.chat).toBe(false);
+  });
 
   it('fails as refused when nothing listens', async () => {
     const client = clientOf(await refusingPort());

@@ -4,7 +4,10 @@
 // The time to the first token runs from sending to the first data event that is no error. The generation counts
 // only when the stream then ends as the protocol says; an error event, `finish_reason: "abort"`, a cut stream or
 // silence longer than the deadline are failures.
+//
+// A server that has no `/v1/completions` is asked through its chat, from then on.
 
+import type { Dispatcher } from 'undici';
 import type { Clock } from '../shared/runtime/clock.ts';
 import { failureOf, type Deadline, type EngineClient } from './engines/client.ts';
 import type { GenerateOrder, GenerationOutcome } from './events.ts';
@@ -16,6 +19,12 @@ export interface ProbeContext {
   readonly requestIdPrefix: string;
   /** Say the rank, where there are several. */
   readonly ranks: number;
+  readonly dialect: GenerationDialect;
+}
+
+/** How an engine is asked for a generation: kept as long as the engine is known. */
+export interface GenerationDialect {
+  chat: boolean;
 }
 
 const MAX_STREAM_BYTES = 1024 * 1024;
@@ -28,13 +37,7 @@ export async function generate(
   const deadline = client.deadline(order.deadlineMs);
   const sentMs = clock.nowMs();
   try {
-    const response = await client.open({
-      method: 'POST',
-      path: '/v1/completions',
-      headers: headersFor(context, order),
-      body: bodyOf(order),
-      signal: deadline.signal,
-    });
+    const response = await ask(context, order, deadline.signal);
     if (response.statusCode !== 200) {
       await response.body.dump();
       return { kind: 'failed', cause: 'status' };
@@ -54,6 +57,28 @@ export async function generate(
   }
 }
 
+async function ask(
+  context: ProbeContext,
+  order: GenerateOrder,
+  signal: AbortSignal,
+): Promise<Dispatcher.ResponseData> {
+  const { client, dialect } = context;
+  const send = (chat: boolean): Promise<Dispatcher.ResponseData> =>
+    client.open({
+      method: 'POST',
+      path: chat ? '/v1/chat/completions' : '/v1/completions',
+      headers: headersFor(context, order),
+      body: JSON.stringify(bodyOf(order, chat)),
+      signal,
+    });
+  const response = await send(dialect.chat);
+  if (dialect.chat || (response.statusCode !== 404 && response.statusCode !== 405)) return response;
+  await response.body.dump();
+  const chat = await send(true);
+  dialect.chat = chat.statusCode === 200;
+  return chat;
+}
+
 function headersFor(context: ProbeContext, order: GenerateOrder): Record<string, string> {
   const headers: Record<string, string> = {
     'content-type': 'application/json',
@@ -63,15 +88,15 @@ function headersFor(context: ProbeContext, order: GenerateOrder): Record<string,
   return headers;
 }
 
-function bodyOf(order: GenerateOrder): string {
-  return JSON.stringify({
+function bodyOf(order: GenerateOrder, chat: boolean): object {
+  return {
     model: order.model,
-    prompt: order.prompt,
+    ...(chat ? { messages: [{ role: 'user', content: order.prompt }] } : { prompt: order.prompt }),
     max_tokens: order.maxTokens,
     temperature: 0,
     stream: true,
     stream_options: { include_usage: true },
-  });
+  };
 }
 
 interface StreamWatch {

@@ -22,7 +22,7 @@ import { processLives, ProcessWitness } from './evidence.ts';
 import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
 import type { AgentEngineOptions, AgentOptions } from './options.ts';
-import { generate } from './probe.ts';
+import { generate, type GenerationDialect } from './probe.ts';
 import { EngineReader } from './scrape.ts';
 
 export interface RunningAgent {
@@ -65,6 +65,7 @@ interface EngineBeside {
   readonly advertiseUrl: string;
   readonly client: EngineClient;
   readonly reader: EngineReader;
+  readonly dialect: GenerationDialect;
   readonly witness: ProcessWitness;
   ranks: number;
 }
@@ -138,6 +139,7 @@ class Agent implements RunningAgent {
       advertiseUrl: engine.advertiseUrl,
       client,
       reader: new EngineReader({ client, clock, log, kind: engine.kind ?? null }),
+      dialect: { chat: false },
       witness: new ProcessWitness({
         url,
         pidFile,
@@ -284,6 +286,7 @@ class Agent implements RunningAgent {
         clock: this.#runtime.clock,
         requestIdPrefix: `agent-${life.agentId}`,
         ranks: engine.ranks,
+        dialect: engine.dialect,
       },
       order,
     );
