@@ -168,6 +168,15 @@ export class EngineState {
     this.notePhase(before);
   }
 
+  /** KV events, as published or replayed. */
+  kvHeard(event: Of<'kvEvents' | 'kvReplay'>, nowMs: number): void {
+    const target = this.targets[event.rank];
+    if (this.stopped || target === undefined) return;
+    if (target.kvHeard(event, nowMs) !== 'restarted') return;
+    this.tracker.eventsBeganAnew();
+    this.scrapeDueMs = Math.min(this.scrapeDueMs, nowMs);
+  }
+
   /** What a router remembers of this engine's earlier agent. */
   offer(states: readonly ResumeState[], nowMs: number): void {
     this.offers = [...this.offers, ...states].slice(-MAX_OFFERS);

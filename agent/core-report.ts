@@ -136,7 +136,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
     runningMax: target.slots.runningMax(nowMs),
     kvUsageRatio: scrape?.kvUsageRatio ?? null,
     kvCapacityTokens: scrape?.kvCapacityTokens ?? null,
-    kvCachedTokens: null,
+    kvCachedTokens: target.hearing.blocks.cachedTokens(scrape?.kvCapacityTokens ?? null),
     blockTokens: scrape?.blockTokens ?? null,
     preemptionsTotal: scrape?.preemptionsTotal ?? null,
     preemptionsPerMin: target.rates.preemptionsPerMin(),

@@ -1,6 +1,7 @@
 // What an agent says of itself to people and metrics.
 
 import type { AgentLinkView, EngineIdentity } from './events.ts';
+import type { KvHeard } from './policy/kv-hearing.ts';
 import type { AgentId, Incarnation, PoolId, ReplicaId } from '../shared/model/ids.ts';
 import type { Phase } from '../shared/model/phase.ts';
 import type { ReplicaReport } from '../shared/model/report.ts';
@@ -15,6 +16,7 @@ export interface AgentTargetStatus {
   readonly waitingRequests: number;
   /** Since the cost curve was last anchored. */
   readonly costObservations: number;
+  readonly kvEvents: KvHeard;
 }
 
 export interface AgentEngineStatus {

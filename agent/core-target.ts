@@ -2,7 +2,7 @@
 // last scrapes said. Straight-line: the policies decide.
 
 import type { CoreContext } from './core-context.ts';
-import type { GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
+import type { AgentEvent, GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
 import { Admission } from './policy/admission.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
 import { CostErrors } from './policy/cost-error.ts';
@@ -11,6 +11,7 @@ import type { Foreign, Heard } from './policy/foreign.ts';
 import { Health } from './policy/health.ts';
 import { HitTrust } from './policy/hit-trust.ts';
 import { KvBook } from './policy/kv-book.ts';
+import { KvHearing } from './policy/kv-hearing.ts';
 import { LedgerHistory } from './policy/ledger-history.ts';
 import { Ledger } from './policy/ledger.ts';
 import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts';
@@ -40,6 +41,8 @@ export type LedgerMessage = Extract<
   { readonly kind: 'leases' | 'sent' | 'firstToken' | 'ended' }
 >;
 
+type KvMessage = Extract<AgentEvent, { readonly kind: 'kvEvents' | 'kvReplay' }>;
+
 export class TargetState {
   readonly replica: ReplicaId;
   readonly rank: number;
@@ -51,6 +54,7 @@ export class TargetState {
   readonly trust = new HitTrust();
   readonly ratio = new TokenRatio();
   readonly learner: StepFit;
+  readonly hearing = new KvHearing();
   readonly costErrors = new CostErrors();
   readonly busy = new BusyRate();
   readonly kv: KvBook;
@@ -173,6 +177,7 @@ export class TargetState {
     this.kv.clear();
     this.trust.reset();
     this.costErrors.clear();
+    this.hearing.reborn();
     this.slow.reset();
     this.calibratedCurve = null;
     this.scrape = null;
@@ -209,6 +214,20 @@ export class TargetState {
   cacheEmptied(): void {
     this.kv.clear();
     this.version += 1;
+  }
+
+  /** KV events, as published or replayed; `restarted`: they say that the engine is another process. */
+  kvHeard(event: KvMessage, nowMs: number): 'restarted' | 'same' {
+    this.nowMs = nowMs;
+    const { hearing, replica, rank } = this;
+    const live = event.kind === 'kvEvents';
+    const outcome = live ? hearing.live(event.batches, nowMs) : hearing.replayed(event, nowMs);
+    if (live) this.moved(nowMs);
+    if (outcome.emptied) this.cacheEmptied();
+    if (outcome.lost) this.context.log('warn', 'kv_events_lost', { replica, rank });
+    const { replayFrom: fromSeq } = outcome;
+    if (fromSeq !== null) this.context.emit({ kind: 'replayKv', replica, rank, fromSeq });
+    return outcome.restarted ? 'restarted' : 'same';
   }
 
   calibrationEnded(): void {

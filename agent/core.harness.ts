@@ -92,6 +92,8 @@ export class Harness {
     readonly message: AgentMessage;
   }[] = [];
   readonly logs: string[] = [];
+  /** Numbers from which KV batches were asked for again. */
+  readonly replays: number[] = [];
   wakes = 0;
   private later: Later[] = [];
 
@@ -180,6 +182,8 @@ export class Harness {
       this.sent.push({ atMs: this.nowMs, link: effect.link, message: effect.message });
     } else if (effect.kind === 'log') {
       this.logs.push(effect.code);
+    } else if (effect.kind === 'replayKv') {
+      this.replays.push(effect.fromSeq);
     } else if (effect.kind === 'scrape') {
       this.answerScrape();
     } else if (effect.kind === 'identify') {

@@ -95,6 +95,7 @@ export class AgentCore {
           openLeases: target.ledger.openCount(),
           waitingRequests: target.backlog.size,
           costObservations: target.learner.observations,
+          kvEvents: target.hearing.heard,
         })),
       })),
       links: this.links.view(),
@@ -116,6 +117,10 @@ export class AgentCore {
         break;
       case 'generated':
         this.engines.get(event.replica)?.generated(event, nowMs);
+        break;
+      case 'kvEvents':
+      case 'kvReplay':
+        this.engines.get(event.replica)?.kvHeard(event, nowMs);
         break;
       case 'gpus':
         this.engines.get(event.replica)?.gpusRead(event, nowMs);

@@ -5,6 +5,7 @@ import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { LoadProgress, ModelInfo } from '../shared/model/report.ts';
 import type { LogLevel } from '../shared/errors.ts';
+import type { KvBatch } from './policy/kv-event.ts';
 import type { GpuReading } from './policy/gpu-presence.ts';
 import type { AgentMessage, CloseReason, RouterMessage } from '../shared/protocol/messages.ts';
 
@@ -154,6 +155,22 @@ export type AgentEvent =
       readonly replica: ReplicaId;
       readonly id: string;
       readonly outcome: GenerationOutcome;
+    }
+  /** KV events of a rank, as they were published. */
+  | {
+      readonly kind: 'kvEvents';
+      readonly replica: ReplicaId;
+      readonly rank: number;
+      readonly batches: readonly KvBatch[];
+    }
+  /** What a replay from `fromSeq` brought, in order; nothing and `done` where none can be had. */
+  | {
+      readonly kind: 'kvReplay';
+      readonly replica: ReplicaId;
+      readonly rank: number;
+      readonly fromSeq: number;
+      readonly batches: readonly KvBatch[];
+      readonly done: boolean;
     }
   /** What the driver tells of the machine's GPUs; `uuids` are the engine's, null for all of them. */
   | {

@@ -3,12 +3,26 @@
 import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
 
+/** Where an engine's KV events are heard. A rank above 0 has the ports after these. */
+export interface KvEventsOptions {
+  /** ZeroMQ address of the events; a wildcard host is the engine's own. */
+  readonly endpoint: string;
+  /** Of the replays; null where the engine offers none. */
+  readonly replay: string | null;
+  /** Prefix of the topics that are heard. */
+  readonly topic: string;
+  /** Bind instead of connecting: an engine whose own endpoint names a host connects itself. */
+  readonly bind: boolean;
+}
+
 export interface AgentEngineOptions {
   /** Base URL at which the agent reaches the engine, no path. */
   readonly url: string;
   /** Base URL at which routers reach it; the same where they share a host. */
   readonly advertiseUrl: string;
   readonly pidFile: string | null;
+  /** Null or absent: its KV events are not heard. */
+  readonly kvEvents?: KvEventsOptions | null;
   /** Name of its systemd unit. */
   readonly unit?: string | null;
   /** Path of the file that it logs to. */

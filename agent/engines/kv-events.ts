@@ -41,8 +41,14 @@ const NOWHERE = -1;
 
 const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true, int64AsType: 'bigint' });
 
-/** Frames of one live or replayed message, ZeroMQ's identity frame not among them. */
-export function decodeKvFrames(frames: readonly Uint8Array[]): DecodedKvFrames {
+/**
+ * Frames of one live or replayed message, ZeroMQ's identity frame not among them. `tokens: false` leaves the token
+ * ids out: they are most of what a batch weighs.
+ */
+export function decodeKvFrames(
+  frames: readonly Uint8Array[],
+  options: { readonly tokens: boolean } = { tokens: true },
+): DecodedKvFrames {
   const payload = frames.at(-1);
   const seqBytes = frames.at(-2);
   if (payload === undefined || seqBytes === undefined || frames.length > 4)
@@ -52,7 +58,8 @@ export function decodeKvFrames(frames: readonly Uint8Array[]): DecodedKvFrames {
   if (seq === 'end')
     return payload.length === 0 ? { kind: 'end' } : malformed('an end with payload');
   if (!Number.isSafeInteger(seq)) return malformed('a sequence past all counting');
-  return decodePayload(payload, seq, topicOf(frames));
+  const decoded = decodePayload(payload, seq, options.tokens);
+  return decoded.kind === 'batch' ? { ...decoded, topic: topicOf(frames) } : decoded;
 }
 
 /** The frame that asks for a replay from `seq` on. */
@@ -75,7 +82,7 @@ function topicOf(frames: readonly Uint8Array[]): string | null {
   return Buffer.from(topic).toString('utf8').slice(0, MAX_TEXT);
 }
 
-function decodePayload(payload: Uint8Array, seq: number, topic: string | null): DecodedKvFrames {
+function decodePayload(payload: Uint8Array, seq: number, tokens: boolean): DecodedKvFrames {
   if (payload.length > MAX_PAYLOAD_BYTES) return malformed('payload too large');
   const fault = plainFault(payload);
   if (fault !== null) return malformed(fault);
@@ -87,13 +94,13 @@ function decodePayload(payload: Uint8Array, seq: number, topic: string | null): 
   const events: KvEvent[] = [];
   let unknownEvents = 0;
   for (const each of rawEvents) {
-    const event = eventOf(each);
+    const event = eventOf(each, tokens);
     if (event === null) unknownEvents += 1;
     else events.push(event);
   }
   return {
     kind: 'batch',
-    topic,
+    topic: null,
     batch: { seq, events },
     publishedAtSeconds: seconds,
     rank: count(rank),
@@ -112,27 +119,27 @@ function unpack(payload: Uint8Array): unknown {
 
 type Fields = (name: string, at: number) => unknown;
 
-function eventOf(raw: unknown): KvEvent | null {
+function eventOf(raw: unknown, tokens: boolean): KvEvent | null {
   if (Array.isArray(raw)) {
     const row: readonly unknown[] = raw;
     const extra = isRecord(row[7]) ? row[7] : null;
     // SGLang puts a map where vLLM has the adapter's name.
     const field: Fields = (name, at) =>
       extra === null || (at >= 0 && at < 7) ? row[at] : extra[name];
-    return typed(row[0], field);
+    return typed(row[0], field, tokens);
   }
   if (!isRecord(raw)) return null;
-  return typed(raw['type'], (name) => raw[name]);
+  return typed(raw['type'], (name) => raw[name], tokens);
 }
 
-function typed(tag: unknown, field: Fields): KvEvent | null {
+function typed(tag: unknown, field: Fields, tokens: boolean): KvEvent | null {
   if (tag === 'AllBlocksCleared') return { kind: 'cleared' };
-  if (tag === 'BlockStored') return stored(field);
+  if (tag === 'BlockStored') return stored(field, tokens);
   if (tag === 'BlockRemoved') return removed(field);
   return null;
 }
 
-function stored(field: Fields): KvEvent | null {
+function stored(field: Fields, tokens: boolean): KvEvent | null {
   const keys = keysOf(field('block_hashes', 1));
   const parent = field('parent_block_hash', 2) ?? null;
   const parentKey = parent === null ? null : keyOf(parent);
@@ -144,7 +151,7 @@ function stored(field: Fields): KvEvent | null {
     kind: 'stored',
     keys,
     parentKey,
-    tokenIds: tokenIdsOf(field('token_ids', 3)),
+    tokenIds: tokens ? tokenIdsOf(field('token_ids', 3)) : null,
     blockTokens,
     lora,
     salt: text(field('cache_salt', NOWHERE)) ?? saltOf(field('extra_keys', 8), lora),
