@@ -3,7 +3,7 @@
 
 import { defineConfig } from 'vitest/config';
 
-const PROCESSES = ['bin/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+const PROCESSES = ['bin/**/*.test.ts', 'test/conformance/**/*.test.ts', 'test/e2e/**/*.test.ts'];
 
 export default defineConfig({
   test: {

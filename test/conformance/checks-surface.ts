@@ -1,0 +1,354 @@
+// Endpoints and errors: status, headers and body of each are those of the recordings.
+
+import assert from 'node:assert/strict';
+import type { Check, Theme } from './check.ts';
+import { call, json, type Call } from './client.ts';
+import { freshText, freshTokens, userMessage } from './prompts.ts';
+import {
+  assertHeadLike,
+  assertShapeLike,
+  assertTextLike,
+  headerOf,
+  recordedAnswer,
+} from './recorded.ts';
+import type { ConformanceSubject } from './subject.ts';
+
+interface Case {
+  readonly rule: string;
+  readonly recording: string;
+  readonly path: string;
+  readonly like: 'words' | 'shape';
+  readonly call?: (subject: ConformanceSubject) => Call;
+}
+
+const chat =
+  (changes: object): NonNullable<Case['call']> =>
+  ({ model }) => ({
+    body: { model, messages: userMessage(freshText(40)), max_tokens: 4, ...changes },
+  });
+
+const CHAT = '/v1/chat/completions';
+
+const ANSWERS: readonly Case[] = [
+  {
+    rule: 'a chat answer',
+    recording: 'chat-first-turn.http',
+    path: CHAT,
+    like: 'shape',
+    call: chat({}),
+  },
+  {
+    rule: 'a chat answer under a salt',
+    recording: 'chat-cache-salt.http',
+    path: CHAT,
+    like: 'shape',
+    call: chat({ cache_salt: 'tenant' }),
+  },
+  {
+    rule: 'a completion',
+    recording: 'completion.http',
+    path: '/v1/completions',
+    like: 'shape',
+    call: ({ model }) => ({ body: { model, prompt: freshText(20), max_tokens: 4 } }),
+  },
+  {
+    rule: 'an answer to a request with a member that nobody knows',
+    recording: 'error-unknown-field.http',
+    path: CHAT,
+    like: 'shape',
+    call: chat({ max_tokens: 1, no_such_member: 1 }),
+  },
+  {
+    rule: 'an Anthropic message',
+    recording: 'messages.http',
+    path: '/v1/messages',
+    like: 'shape',
+    call: ({ model }) => ({
+      body: { model, max_tokens: 4, messages: userMessage(freshText(20)) },
+    }),
+  },
+  {
+    rule: 'a response',
+    recording: 'responses.http',
+    path: '/v1/responses',
+    like: 'shape',
+    call: ({ model }) => ({ body: { model, input: freshText(20), max_output_tokens: 4 } }),
+  },
+  { rule: 'the model list', recording: 'models.http', path: '/v1/models', like: 'shape' },
+  { rule: 'the version', recording: 'version.http', path: '/version', like: 'words' },
+  { rule: 'the load', recording: 'load.http', path: '/load', like: 'words' },
+  {
+    rule: 'token ids of a text',
+    recording: 'tokenize.http',
+    path: '/tokenize',
+    like: 'shape',
+    call: ({ model }) => ({ body: { model, prompt: 'The sea is old.' } }),
+  },
+  {
+    rule: 'the text of token ids',
+    recording: 'detokenize.http',
+    path: '/detokenize',
+    like: 'shape',
+    call: ({ model }) => ({ body: { model, tokens: [1_200, 1_300] } }),
+  },
+  {
+    rule: 'a refusal to render',
+    recording: 'render.http',
+    path: '/v1/chat/completions/render',
+    like: 'words',
+    call: chat({}),
+  },
+];
+
+const ERRORS: readonly Case[] = [
+  {
+    rule: 'a negative temperature',
+    recording: 'error-bad-temperature.http',
+    path: CHAT,
+    like: 'words',
+    call: chat({ temperature: -1 }),
+  },
+  {
+    rule: 'a body that is not called JSON',
+    recording: 'error-content-type.http',
+    path: CHAT,
+    like: 'words',
+    call: () => ({ body: '{}', headers: { 'content-type': 'text/plain' } }),
+  },
+  {
+    rule: 'a prompt longer than the context',
+    recording: 'error-context-too-long.http',
+    path: CHAT,
+    like: 'words',
+    call: (subject) => ({
+      body: {
+        model: subject.model,
+        messages: userMessage(freshText(Math.ceil(subject.sizes.maxModelLen * 1.3))),
+        max_tokens: 4,
+      },
+    }),
+  },
+  {
+    rule: 'an empty conversation',
+    recording: 'error-empty-messages.http',
+    path: CHAT,
+    like: 'words',
+    call: chat({ messages: [] }),
+  },
+  {
+    rule: 'JSON that breaks off',
+    recording: 'error-malformed-json.http',
+    path: CHAT,
+    like: 'shape',
+    call: () => ({ body: '{"model": "' }),
+  },
+  {
+    rule: 'more tokens than the context asked for',
+    recording: 'error-max-tokens-too-large.http',
+    path: CHAT,
+    like: 'words',
+    call: chat({ max_tokens: 99_999_999 }),
+  },
+  {
+    rule: 'a method that the path does not take',
+    recording: 'error-method.http',
+    path: CHAT,
+    like: 'words',
+  },
+  {
+    rule: 'a chat without messages',
+    recording: 'error-missing-messages.http',
+    path: CHAT,
+    like: 'words',
+    call: ({ model }) => ({ body: { model } }),
+  },
+  {
+    rule: 'a path that does not exist',
+    recording: 'error-not-found.http',
+    path: '/v1/nothing',
+    like: 'words',
+  },
+  {
+    rule: 'a model that is not served',
+    recording: 'error-unknown-model.http',
+    path: CHAT,
+    like: 'words',
+    call: chat({ model: 'nope' }),
+  },
+  {
+    rule: 'messages that are no list',
+    recording: 'error-wrong-type.http',
+    path: CHAT,
+    like: 'words',
+    call: chat({ messages: 'x' }),
+  },
+];
+
+async function runCase(subject: ConformanceSubject, each: Case): Promise<void> {
+  const recorded = recordedAnswer(each.recording);
+  const answer = await call(subject.url, each.path, each.call?.(subject));
+  assertHeadLike(answer, recorded);
+  if (each.like === 'words') assertTextLike(answer.text, recorded, subject.sizes.maxModelLen);
+  else assertShapeLike(answer.text, recorded);
+}
+
+const recordedCases: readonly Check[] = [
+  ...ANSWERS.map((each) => ({
+    name: `${each.rule}: ${each.path} answers as recorded in ${each.recording}`,
+    run: (subject: ConformanceSubject) => runCase(subject, each),
+  })),
+  ...ERRORS.map((each) => ({
+    name: `${each.rule}: ${each.path} refuses as recorded in ${each.recording}`,
+    run: (subject: ConformanceSubject) => runCase(subject, each),
+  })),
+];
+
+interface Tokens {
+  readonly count: number;
+  readonly tokens: readonly number[];
+}
+
+const others: readonly Check[] = [
+  {
+    name: 'whether it sleeps: /is_sleeping answers as recorded',
+    needs: ['dev-mode'],
+    async run({ url }) {
+      const recorded = recordedAnswer('is-sleeping.http');
+      const answer = await call(url, '/is_sleeping');
+      assertHeadLike(answer, recorded);
+      assert.equal(answer.text, recorded.text);
+    },
+  },
+  {
+    name: '/health and /ping are 200 with an empty body',
+    async run({ url }) {
+      for (const [method, path] of [
+        ['GET', '/health'],
+        ['GET', '/ping'],
+        ['POST', '/ping'],
+      ] as const) {
+        const answer = await call(url, path, { method });
+        assert.deepEqual([answer.status, answer.text], [200, ''], `${method} ${path}`);
+      }
+    },
+  },
+  {
+    name: '/v1/models names the served model and its context length',
+    async run({ url, model, sizes }) {
+      const list = await json<{ data: { id: string; max_model_len: number }[] }>(url, '/v1/models');
+      assert.deepEqual(
+        list.data.map(({ id, max_model_len }) => [id, max_model_len]),
+        [[model, sizes.maxModelLen]],
+      );
+    },
+  },
+  {
+    name: '/metrics is text of version 1.0.0, whatever is asked for',
+    async run({ url }) {
+      for (const accept of ['*/*', 'text/plain;version=0.0.4']) {
+        const answer = await call(url, '/metrics', { headers: { accept } });
+        assert.equal(answer.status, 200);
+        const type = headerOf(answer.headers, 'content-type');
+        assert.equal(type, 'text/plain; version=1.0.0; charset=utf-8');
+      }
+    },
+  },
+  {
+    name: '/tokenize of a conversation counts what usage counts, and /detokenize undoes it',
+    async run({ url, model }) {
+      const messages = userMessage(freshText(100));
+      const ids = await json<Tokens>(url, '/tokenize', { body: { model, messages } });
+      assert.equal(ids.count, ids.tokens.length);
+      const answer = await json<{ usage: { prompt_tokens: number } }>(url, CHAT, {
+        body: { model, messages, max_tokens: 1 },
+      });
+      assert.equal(ids.count, answer.usage.prompt_tokens);
+      const text = 'Thou that art now the fresh ornament.';
+      const plain = await json<Tokens>(url, '/tokenize', {
+        body: { model, prompt: text, add_special_tokens: false },
+      });
+      const back = await json<{ prompt: string }>(url, '/detokenize', {
+        body: { model, tokens: plain.tokens },
+      });
+      assert.equal(back.prompt, text);
+    },
+  },
+  {
+    name: 'tools and response_format are accepted',
+    async run({ url, model }) {
+      const parameters = { type: 'object', properties: { city: { type: 'string' } } };
+      const tools = [{ type: 'function', function: { name: 'weather', parameters } }];
+      const body = { model, messages: userMessage(freshText(30)), max_tokens: 4 };
+      for (const extra of [
+        { tools, tool_choice: 'none' },
+        { response_format: { type: 'text' } },
+        { response_format: { type: 'json_object' } },
+      ]) {
+        const answer = await call(url, CHAT, { body: { ...body, ...extra } });
+        assert.equal(answer.status, 200, `${JSON.stringify(extra)}: ${answer.text}`);
+      }
+    },
+  },
+  {
+    name: 'a request id that is given becomes the id of the answer',
+    async run({ url, model }) {
+      const body = { model, messages: userMessage(freshText(20)), max_tokens: 1 };
+      const headers = { 'X-Request-Id': 'abc.1' };
+      const answer = await json<{ id: string }>(url, CHAT, { body, headers });
+      assert.equal(answer.id, 'chatcmpl-abc.1');
+    },
+  },
+  {
+    name: 'an answer that would not fit is cut to what the context leaves',
+    async run({ url, model, sizes }) {
+      const prompt = freshTokens(sizes.maxModelLen - 5);
+      const body = { model, prompt, max_tokens: 100, ignore_eos: true };
+      const answer = await json<{
+        choices: { finish_reason: string }[];
+        usage: Record<string, unknown>;
+      }>(url, '/v1/completions', { body });
+      assert.equal(answer.choices[0]?.finish_reason, 'length');
+      assert.equal(answer.usage['prompt_tokens'], sizes.maxModelLen - 5);
+      assert.equal(answer.usage['completion_tokens'], 5);
+    },
+  },
+  {
+    name: 'a rank that is out of range is refused, one that is no number is ignored',
+    needs: ['single-rank'],
+    async run({ url, model }) {
+      const body = { model, messages: userMessage(freshText(10)), max_tokens: 1 };
+      const statuses: number[] = [];
+      for (const rank of ['0', '1', 'first']) {
+        const headers = { 'X-data-parallel-rank': rank };
+        statuses.push((await call(url, CHAT, { body, headers })).status);
+      }
+      assert.deepEqual(statuses, [200, 400, 200]);
+    },
+  },
+  {
+    name: 'prompts in a list are answered n times each, and each counts its prompt once',
+    async run({ url, model }) {
+      const prompt = [freshText(10), freshText(12)];
+      const answer = await json<{
+        choices: { index: number }[];
+        usage: Record<string, number>;
+      }>(url, '/v1/completions', { body: { model, prompt, n: 2, max_tokens: 3 } });
+      assert.deepEqual(
+        answer.choices.map(({ index }) => index),
+        [0, 1, 2, 3],
+      );
+      const counts = await Promise.all(
+        prompt.map(async (text) => {
+          const ids = await json<Tokens>(url, '/tokenize', { body: { model, prompt: text } });
+          return ids.count;
+        }),
+      );
+      assert.equal(
+        answer.usage['prompt_tokens'],
+        counts.reduce((sum, each) => sum + each, 0),
+      );
+    },
+  },
+];
+
+export const SURFACE: Theme = { name: 'surface', checks: [...recordedCases, ...others] };
