@@ -4,6 +4,7 @@ import { filterTarget, type FilterView } from './filter.ts';
 const SOUND: FilterView = {
   phase: 'ready',
   models: [{ id: 'm', maxModelLen: 1_000, loras: ['m-fr'] }],
+  slow: false,
   link: 'fresh',
   down: false,
   breakerOpen: false,
@@ -20,6 +21,8 @@ test.each([
   [{ phase: null }, 'm', 'phase'],
   [{ phase: 'warming' }, 'm', 'phase'],
   [{ phase: 'degraded' }, 'm', 'phase'],
+  [{ phase: 'degraded', slow: true }, 'm', 'slow'],
+  [{ phase: 'degraded', slow: true, link: 'out' }, 'm', 'stale'],
   [{ phase: 'draining' }, 'm', 'phase'],
   [{ link: 'stale' }, 'm', null],
   [{ link: 'static' }, 'm', null],

@@ -13,6 +13,8 @@ export interface FilterView {
   /** Null before the first report. */
   readonly phase: Phase | null;
   readonly models: readonly ModelInfo[];
+  /** Degraded for slowness and among the third of its pool that stays out. */
+  readonly slow: boolean;
   readonly link: LinkState;
   /** Without an agent to vouch for it, the target failed us. */
   readonly down: boolean;
@@ -28,6 +30,7 @@ export function filterTarget(view: FilterView, engineModel: string): FilterReaso
   const limit = contextLimit(view.models, engineModel);
   if (view.phase !== null && limit === undefined) return 'model';
   if (view.link === 'out') return 'stale';
+  if (view.slow) return 'slow';
   if (view.phase !== 'ready') return 'phase';
   if (view.down) return 'static_down';
   if (view.excluded) return 'excluded';

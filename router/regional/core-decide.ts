@@ -12,7 +12,7 @@ import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
 import { otherQueues, shareAllows } from '../policy/release.ts';
 import { reportedWaitMs, poolCurve, curveOf } from './core-load.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
-import { isReady, targetsOf, weigh, type Scored, type Weighing } from './core-weigh.ts';
+import { isReady, slowOut, targetsOf, weigh, type Scored, type Weighing } from './core-weigh.ts';
 
 /** Candidates that a decision shows; the best ones. */
 const CANDIDATES_SHOWN = 16;
@@ -67,7 +67,8 @@ export function pendingEtaMs(pool: PoolState): number | null {
 }
 
 export function hasReady(pool: PoolState): boolean {
-  for (const target of targetsOf(pool)) if (isReady(target)) return true;
+  const slow = slowOut(pool);
+  for (const target of targetsOf(pool)) if (isReady(target, slow)) return true;
   return false;
 }
 

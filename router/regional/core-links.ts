@@ -199,8 +199,14 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   noteNames(state, pool, report);
   pool.dirty = true;
   if (before !== report.phase) {
-    const { phase, rank } = report;
-    state.log('info', 'replica_phase', { replica: replica.id, rank, phase, before });
+    const { phase, rank, degradedFor } = report;
+    state.log('info', 'replica_phase', {
+      replica: replica.id,
+      rank,
+      phase,
+      before,
+      ...(degradedFor === null ? {} : { degradedFor }),
+    });
   }
 }
 

@@ -8,11 +8,14 @@ import type { ReplicaReport } from '../../shared/model/report.ts';
 import { curveOf, loadOf, poolCurve, unackedMs } from './core-load.ts';
 import { namesOf } from './core-requests.ts';
 import type { PoolState, RegionalState, ReplicaState, TargetState } from './core-state.ts';
+import { isReady, slowOut, type SlowOut } from './core-weigh.ts';
 
 export interface TargetStatus {
   readonly rank: number;
   readonly incarnation: Incarnation | null;
   readonly phase: Phase | null;
+  /** Fit for users: ready, or slow and not among the third of its pool that stays out. */
+  readonly used: boolean;
   readonly report: ReplicaReport | null;
   readonly reportAgeMs: number | null;
   /** Age of the engine's own figures. */
@@ -83,14 +86,11 @@ export function statusOf(state: RegionalState, nowMs: number): RegionalStatus {
 }
 
 function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolStatus {
-  const replicas = [...pool.replicas]
-    .filter((replica) => !replica.gone)
-    .map((replica) => replicaStatus(state, replica, nowMs));
+  const members = [...pool.replicas].filter((replica) => !replica.gone);
+  const slow = slowOut(pool);
+  const replicas = members.map((replica) => replicaStatus(state, replica, { slow, nowMs }));
+  const ready = members.filter(({ targets }) => targets.some((target) => isReady(target, slow)));
   const { queue } = pool;
-  const ready = replicas.filter(
-    ({ link, down, targets }) =>
-      link !== 'out' && !down && targets.some((target) => target.phase === 'ready'),
-  );
   return {
     id: pool.id,
     models: pool.config.models.length > 0 ? pool.config.models : [...namesOf(pool)],
@@ -107,7 +107,13 @@ function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolS
   };
 }
 
-function replicaStatus(state: RegionalState, replica: ReplicaState, nowMs: number): ReplicaStatus {
+interface Now {
+  readonly slow: SlowOut;
+  readonly nowMs: number;
+}
+
+function replicaStatus(state: RegionalState, replica: ReplicaState, now: Now): ReplicaStatus {
+  const { nowMs } = now;
   return {
     id: replica.id,
     url: replica.url,
@@ -115,11 +121,12 @@ function replicaStatus(state: RegionalState, replica: ReplicaState, nowMs: numbe
     connected: replica.link !== null,
     lostForMs: replica.lostMs === null ? null : nowMs - replica.lostMs,
     down: replica.down,
-    targets: replica.targets.map((target) => targetStatus(state, target, nowMs)),
+    targets: replica.targets.map((target) => targetStatus(state, target, now)),
   };
 }
 
-function targetStatus(state: RegionalState, target: TargetState, nowMs: number): TargetStatus {
+function targetStatus(state: RegionalState, target: TargetState, now: Now): TargetStatus {
+  const { slow, nowMs } = now;
   const { report } = target;
   const { curve } = curveOf(target, () => poolCurve(target.replica.pool));
   const load = loadOf(target, { curve, settings: state.settings, nowMs });
@@ -129,6 +136,7 @@ function targetStatus(state: RegionalState, target: TargetState, nowMs: number):
     rank: target.rank,
     incarnation: target.incarnation,
     phase: report?.phase ?? null,
+    used: isReady(target, slow),
     report,
     reportAgeMs,
     scrapeAgeMs: scrapeAgoMs === null || reportAgeMs === null ? null : scrapeAgoMs + reportAgeMs,

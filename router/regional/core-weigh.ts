@@ -5,6 +5,7 @@ import type { FilterReason } from '../../shared/model/decision.ts';
 import { costMs } from '../policy/cost.ts';
 import { ejected } from '../policy/breaker.ts';
 import { filterTarget } from '../policy/filter.ts';
+import { heldOut, type SlowTarget } from '../policy/slow-third.ts';
 import { leastPromptTokens, promptTokens } from '../policy/tokens.ts';
 import { medianKnown } from '../policy/unknown.ts';
 import {
@@ -84,8 +85,34 @@ export function* targetsOf(pool: PoolState): Generator<TargetState> {
   }
 }
 
-export function isReady(target: TargetState): boolean {
-  return target.report?.phase === 'ready' && target.replica.state !== 'out' && !target.replica.down;
+/** Fit for users: ready, or slow and not among those of its pool that stay out for it. */
+export function isReady(target: TargetState, slow: SlowOut): boolean {
+  return couldServe(target) && !slow.has(target);
+}
+
+export type SlowOut = ReadonlySet<TargetState>;
+
+/** Those that stay out for slowness now. */
+export function slowOut(pool: PoolState): SlowOut {
+  const slow: SlowTarget<TargetState>[] = [];
+  let members = 0;
+  for (const target of targetsOf(pool)) {
+    if (!couldServe(target)) continue;
+    members += 1;
+    const { report, key } = target;
+    if (report?.phase !== 'degraded') continue;
+    slow.push({ target, key, slowRatio: report.slowRatio });
+  }
+  return heldOut(slow, members);
+}
+
+function couldServe({ report, replica }: TargetState): boolean {
+  if (replica.state === 'out' || replica.down) return false;
+  return report?.phase === 'ready' || isSlow(report);
+}
+
+function isSlow(report: TargetState['report']): boolean {
+  return report?.phase === 'degraded' && report.degradedFor === 'slow';
 }
 
 interface PromptShare {
@@ -100,11 +127,12 @@ function filterPool(
   request: RequestState,
 ): { kept: TargetState[]; removed: Removed[] } {
   const { nowMs } = state;
+  const slow = slowOut(request.pool);
   const ready: TargetState[] = [];
   const all: TargetState[] = [];
   for (const target of targetsOf(request.pool)) {
     all.push(target);
-    if (isReady(target)) ready.push(target);
+    if (isReady(target, slow)) ready.push(target);
   }
   const broken = ejected(ready, nowMs);
   const kept: TargetState[] = [];
@@ -113,8 +141,9 @@ function filterPool(
     const { report, replica } = target;
     const reason = filterTarget(
       {
-        phase: report?.phase ?? null,
+        phase: isSlow(report) ? 'ready' : (report?.phase ?? null),
         models: report?.models ?? [],
+        slow: slow.has(target),
         link: replica.state,
         down: replica.down,
         breakerOpen: broken.has(target),

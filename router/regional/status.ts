@@ -2,6 +2,7 @@
 
 import type { ConfigView } from '../../shared/config/state.ts';
 import type { LinkServerStats } from '../../shared/runtime/link-server.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PoolStatus, RegionalStatus, ReplicaStatus, TargetStatus } from './core.ts';
 
 export interface RouterStatus extends RegionalStatus {
@@ -102,7 +103,28 @@ function targetText(replica: ReplicaStatus, target: TargetStatus): string {
     `${report?.prefillTps === null || report === null ? '?' : whole(report.prefillTps)} tokens/s`,
     `report ${target.reportAgeMs === null ? '?' : whole(target.reportAgeMs)} ms old`,
   ];
-  return `${target.phase ?? 'unknown'}${link}${breaker}: ${figures.join(', ')}`;
+  return `${phaseText(target)}${link}${breaker}: ${figures.join(', ')}`;
+}
+
+/** The phase, and what there is to say about it. */
+function phaseText({ phase, used, report }: TargetStatus): string {
+  const says: string[] = [];
+  if (phase === 'degraded' && report !== null) says.push(...degradedText(report, used));
+  const { progress = null, etaMs = null, gpus = null } = report ?? {};
+  if (progress !== null) says.push(`${progress.stage}${ratioText(progress.ratio)}`);
+  if (etaMs !== null) says.push(`${Math.ceil(etaMs / 1_000)} s left`);
+  if (gpus !== null && gpus.lost > 0) says.push(`${gpus.lost} GPU missing`);
+  return `${phase ?? 'unknown'}${says.length === 0 ? '' : ` (${says.join(', ')})`}`;
+}
+
+function degradedText({ degradedFor, slowRatio }: ReplicaReport, used: boolean): string[] {
+  if (degradedFor !== 'slow') return degradedFor === null ? [] : [degradedFor];
+  const times = slowRatio === null ? '' : ` ${slowRatio.toFixed(1)}×`;
+  return [`slow${times}${used ? ', in use' : ''}`];
+}
+
+function ratioText(ratio: number | null): string {
+  return ratio === null ? '' : ` ${percent(ratio)}`;
 }
 
 function isWaitKnown(report: TargetStatus['report']): boolean {

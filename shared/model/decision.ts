@@ -38,6 +38,7 @@ export type DecisionReason = (typeof DECISION_REASONS)[number];
 export const FILTER_REASONS = [
   'model',
   'phase',
+  'slow',
   'stale',
   'static_down',
   'breaker',
