@@ -279,7 +279,7 @@ export class EngineCore {
   #end(step: StepUnderWay, events: EngineEvent[]): void {
     this.#step = null;
     this.#cursorMs = step.endMs;
-    this.onStep?.(stepFacts(step));
+    const facts = this.onStep === null ? null : stepFacts(step);
     this.#dropAborted();
     for (const request of step.admitted) {
       this.stats.countAdmission(request.promptTokens, request.cachedTokens ?? 0);
@@ -299,6 +299,7 @@ export class EngineCore {
     }
     if (outputs > 0) this.stats.iterationTokens.observe(promptTokens + outputs);
     this.#gauge();
+    if (facts !== null) this.onStep?.(facts);
   }
 
   #dropAborted(): void {
