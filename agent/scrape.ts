@@ -4,10 +4,10 @@
 // was refused and whenever the engine's identity is asked for (each new life, and every minute), because another
 // engine may stand there. Where configuration and engine disagree the configuration holds, and it is said once.
 
-import type { EngineKind } from '../shared/model/engine-kind.ts';
+import { ENGINE_TITLES, type EngineKind } from '../shared/model/engine-kind.ts';
 import type { Clock } from '../shared/runtime/clock.ts';
 import type { Logger } from '../shared/runtime/log.ts';
-import { ENGINE_TITLES, type EngineAdapter } from './engines/adapter.ts';
+import type { EngineAdapter } from './engines/adapter.ts';
 import type { EngineClient } from './engines/client.ts';
 import { detectKind, type KindResult } from './engines/detect.ts';
 import { GenericAdapter } from './engines/generic.ts';
@@ -42,6 +42,7 @@ export class EngineReader {
   /** The kind that the log was last told of. */
   #said: EngineKind | null = null;
   #disagreed: EngineKind | null = null;
+  #detected: EngineKind | null = null;
 
   constructor(options: EngineReaderOptions) {
     this.#options = options;
@@ -50,6 +51,11 @@ export class EngineReader {
   /** Null until it has been found out. */
   get kind(): EngineKind | null {
     return this.#adapter?.kind ?? null;
+  }
+
+  /** What it answers as, whatever the configuration says. */
+  get detected(): EngineKind | null {
+    return this.#detected;
   }
 
   async scrape(timeoutMs: number = SCRAPE_TIMEOUT_MS): Promise<ScrapeResult> {
@@ -97,6 +103,7 @@ export class EngineReader {
 
   #compare(detected: EngineKind, by: string): void {
     const { kind, log, client } = this.#options;
+    this.#detected = detected;
     if (kind === null || kind === detected || this.#disagreed === detected) return;
     this.#disagreed = detected;
     log.warn({ engine: client.url, configured: kind, detected, by }, 'engine_kind_mismatch');

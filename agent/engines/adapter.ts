@@ -21,12 +21,3 @@ export interface AdapterContext {
   readonly client: EngineClient;
   readonly clock: Clock;
 }
-
-/** What people call them. */
-export const ENGINE_TITLES: Readonly<Record<EngineKind, string>> = {
-  vllm: 'vLLM',
-  sglang: 'SGLang',
-  tgi: 'TGI',
-  llamacpp: 'llama.cpp',
-  generic: 'an OpenAI-compatible server',
-};

@@ -4,6 +4,7 @@ import { Command } from 'commander';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
+import { engineKindOption, engineKinds } from '../cli/engine-kinds.ts';
 import {
   addSettings,
   COMMON,
@@ -55,6 +56,7 @@ Examples:
 interface Flags {
   readonly config?: string;
   readonly engine?: readonly string[];
+  readonly engineKind?: readonly string[];
   readonly advertise?: readonly string[];
   readonly router?: readonly string[];
   readonly set?: readonly string[];
@@ -74,6 +76,7 @@ export function agentCommand(): Command {
         'the same engine, as routers reach it',
       ),
     )
+    .addOption(engineKindOption())
     .addOption(listOption('--router <url...>', 'SPILLWAY_ROUTERS', 'link listener of a router'))
     .addOption(setOption())
     .addHelpText('after', EXAMPLES);
@@ -115,16 +118,23 @@ function overlays(command: Command, flags: Flags): Overlay[] {
 }
 
 function engineOverlays(command: Command, flags: Flags): Overlay[] {
-  const { engine, advertise } = flags;
+  const { engine, advertise, engineKind } = flags;
   if (engine === undefined) {
-    if (advertise === undefined) return [];
-    throw new UsageError('--advertise needs --engine');
+    if (advertise === undefined && engineKind === undefined) return [];
+    throw new UsageError(
+      `${advertise === undefined ? '--engine-kind' : '--advertise'} needs --engine`,
+    );
   }
   if (advertise !== undefined && advertise.length !== engine.length) {
     throw new UsageError(
       `${engine.length} engines and ${advertise.length} advertised addresses: give one --advertise for each --engine, in the same order`,
     );
   }
-  const value = engine.map((url, i) => ({ url, advertise: advertise?.[i] ?? null }));
+  const kinds = engineKinds(engineKind, engine.length);
+  const value = engine.map((url, i) => ({
+    url,
+    advertise: advertise?.[i] ?? null,
+    kind: kinds[i] ?? null,
+  }));
   return [{ path: ['agent', 'engines'], value, source: sourceOf(command, 'engine') }];
 }

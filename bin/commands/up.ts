@@ -4,9 +4,11 @@
 import { Command, Option } from 'commander';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
+import type { EngineKind } from '../../shared/model/engine-kind.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
+import { engineKindOption, engineKinds } from '../cli/engine-kinds.ts';
 import {
   addSettings,
   COMMON,
@@ -45,6 +47,7 @@ interface Flags {
   readonly host: string;
   readonly port: string;
   readonly engine?: readonly string[];
+  readonly engineKind?: readonly string[];
   readonly set?: readonly string[];
 }
 
@@ -52,6 +55,7 @@ export function upCommand(): Command {
   const command = new Command('up')
     .description('run agent and router before engines that run already')
     .addOption(listOption('--engine <url...>', 'SPILLWAY_ENGINES', 'base URL of an engine'))
+    .addOption(engineKindOption())
     .addOption(
       new Option('--port <port>', 'where clients connect').env('SPILLWAY_PORT').default('8080'),
     )
@@ -71,9 +75,10 @@ async function run(command: Command, flags: Flags): Promise<void> {
   }
   const listen = clientsListen(flags);
   const apiKey = process.env['SPILLWAY_ENGINE_API_KEY'] ?? null;
-  const survey = await surveyEngines({ urls, apiKey, timeoutMs: 5_000 });
+  const kinds = engineKinds(flags.engineKind, urls.length);
+  const survey = await surveyEngines({ urls, kinds, apiKey, timeoutMs: 5_000 });
   if (!survey.ok) throw new UsageError(survey.problems.join('\n'));
-  const engines = survey.engines.map(({ url }) => ({ url }));
+  const engines = survey.engines.map(({ url, kind }) => ({ url, kind }));
   const config = loadOrExplain(null, [
     ...upOverlays(listen, engines, apiKey),
     ...settingOverlays(command, SETTINGS),
@@ -93,7 +98,7 @@ function clientsListen({ host, port }: Flags): string {
 /** The person named the engines, so wherever they are is allowed, and nobody has to prove an address. */
 function upOverlays(
   listen: string,
-  engines: readonly { url: string }[],
+  engines: readonly { readonly url: string; readonly kind: EngineKind | null }[],
   apiKey: string | null,
 ): Overlay[] {
   const pool = { id: 'default', apiKey, engineCidrs: ['0.0.0.0/0', '::/0'] };

@@ -11,8 +11,9 @@ const PROMPT = Array.from({ length: 96 }, (_, i) => `spillway ${i}`).join(' ');
 const CACHED_TOKENS: Readonly<Record<EngineFacts['kind'], string>> = {
   vllm: '--enable-prompt-tokens-details',
   sglang: '--enable-cache-report',
-  tgi: 'cached tokens in its usage',
-  unknown: 'cached tokens in its usage',
+  tgi: 'cached tokens in its usage (no version has them)',
+  llamacpp: 'cached tokens in its usage',
+  generic: 'cached tokens in its usage',
 };
 
 export async function completionFindings(

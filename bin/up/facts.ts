@@ -1,5 +1,8 @@
 // What `up` learns of an engine before it starts anything.
 
+import type { EngineSight } from '../../agent/look.ts';
+import type { EngineKind } from '../../shared/model/engine-kind.ts';
+
 /** Something that is missing and what that costs. */
 export interface Finding {
   readonly missing: string;
@@ -7,12 +10,18 @@ export interface Finding {
 }
 
 export interface EngineFacts {
-  readonly kind: 'vllm' | 'sglang' | 'tgi' | 'unknown';
+  readonly kind: EngineKind;
+  /** What it answers as, where the person said another kind; else null. */
+  readonly answersAs: EngineKind | null;
   readonly version: string | null;
   /** Base models, adapters left out. */
   readonly models: readonly string[];
   readonly maxModelLen: number | null;
+  /** Data-parallel ranks. */
+  readonly ranks: number;
   readonly findings: readonly Finding[];
+  /** What no flag would change. */
+  readonly unknown: readonly EngineSight['absent'][number][];
 }
 
 export type Detection =
@@ -23,6 +32,8 @@ export type Detection =
 export interface DetectOptions {
   readonly url: string;
   readonly apiKey: string | null;
+  /** Of what the person said; null: found out. */
+  readonly engineKind: EngineKind | null;
   /** ms for each question. */
   readonly timeoutMs: number;
 }

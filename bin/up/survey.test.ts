@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import {
   createServer as createTcpServer,
@@ -54,8 +55,33 @@ async function engine(values: EngineSimValues = {}): Promise<string> {
 }
 
 async function survey(...urls: string[]) {
-  return surveyEngines({ urls, apiKey: null, timeoutMs: 1_000 });
+  return surveyEngines({ urls, kinds: [], apiKey: null, timeoutMs: 1_000 });
 }
+
+/** An engine that answers these paths; others are 404. */
+async function scripted(answers: Readonly<Record<string, string | object>>): Promise<string> {
+  const port = await http((question, answer) => {
+    const found = answers[question.url ?? ''];
+    if (found === undefined) answer.writeHead(404).end();
+    else answer.end(typeof found === 'string' ? found : JSON.stringify(found));
+  });
+  return `http://127.0.0.1:${port}`;
+}
+
+async function linesOf(...urls: string[]): Promise<string[]> {
+  const result = await survey(...urls);
+  if (!result.ok) throw new Error(result.problems.join('\n'));
+  return describeSurvey(result.engines);
+}
+
+const recorded = (file: string): string =>
+  readFileSync(new URL(`../../test/fixtures/metrics/${file}`, import.meta.url), 'utf8');
+
+const models = (owner: string): object => ({ data: [{ id: 'm', owned_by: owner }] });
+const completion = {
+  choices: [],
+  usage: { prompt_tokens: 5, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 4 } },
+};
 
 async function problemsOf(...urls: string[]): Promise<string> {
   const result = await survey(...urls);
@@ -80,20 +106,72 @@ describe('a look at engines', () => {
     );
   });
 
-  it('names what is missing in the words of its kind', async () => {
-    const port = await http((question, answer) => {
-      const models = { data: [{ id: 'm', owned_by: 'sglang' }] };
-      const completion = { choices: [], usage: { prompt_tokens: 5, completion_tokens: 1 } };
-      if (question.url === '/v1/models') answer.end(JSON.stringify(models));
-      else if (question.method === 'POST') answer.end(JSON.stringify(completion));
-      else answer.writeHead(404).end();
-    });
-    const result = await survey(`http://127.0.0.1:${port}`);
-    if (!result.ok) throw new Error(result.problems.join('\n'));
-    const lines = describeSurvey(result.engines);
+  it('names what is missing of SGLang in its own words', async () => {
+    const plain = { choices: [], usage: { prompt_tokens: 5, completion_tokens: 1 } };
+    const lines = await linesOf(
+      await scripted({ '/v1/models': models('sglang'), '/v1/completions': plain }),
+    );
     expect(lines[0]).toContain(': SGLang, m');
-    expect(lines[1]).toContain('without /metrics: its load is unknown');
+    expect(lines[1]).toContain('without --enable-metrics: its load is unknown');
     expect(lines[2]).toContain('without --enable-cache-report: ');
+    expect(lines).toHaveLength(3);
+  });
+
+  it('says what no flag would change: TGI has no preemptions, KV usage and cached tokens', async () => {
+    const lines = await linesOf(
+      await scripted({
+        '/v1/models': models('m'),
+        '/metrics': recorded('tgi-v3-datadog.prom'),
+        '/info': {
+          model_id: 'm',
+          version: '3.3.5',
+          max_total_tokens: 4_096,
+          max_batch_total_tokens: 8,
+        },
+        '/v1/completions': { choices: [], usage: { prompt_tokens: 5, completion_tokens: 1 } },
+      }),
+    );
+    expect(lines[0]).toContain(': TGI 3.3.5, m, 4096 tokens of context');
+    expect(lines[1]).toContain('without cached tokens in its usage (no version has them): ');
+    expect(lines[2]).toMatch(/it does not tell: how full its KV cache is, .*, preemptions$/);
+  });
+
+  it('says what llama.cpp needs', async () => {
+    const lines = await linesOf(
+      await scripted({
+        '/v1/models': models('llamacpp'),
+        '/props': { total_slots: 4, default_generation_settings: { n_ctx: 2_048 } },
+        '/v1/completions': completion,
+      }),
+    );
+    expect(lines[0]).toContain(': llama.cpp, m, 2048 tokens of context');
+    expect(lines[1]).toContain('without --metrics: ');
+    expect(lines).toHaveLength(2);
+  });
+
+  it('says of a server of no known kind what follows', async () => {
+    const url = await scripted({ '/v1/models': models('me'), '/v1/completions': completion });
+    const lines = await linesOf(url);
+    expect(lines[0]).toContain(': OpenAI-compatible server, m');
+    expect(lines[1]).toContain('only what routers send is known: it is served with bounded');
+    expect(lines).toHaveLength(2);
+  });
+
+  it('takes the kind that a person says, and says what it answers as', async () => {
+    const url = await engine();
+    const result = await surveyEngines({
+      urls: [url],
+      kinds: ['generic'],
+      apiKey: null,
+      timeoutMs: 1_000,
+    });
+    if (!result.ok) throw new Error(result.problems.join('\n'));
+    expect(result.engines[0]?.kind).toBe('generic');
+    const lines = describeSurvey(result.engines);
+    expect(lines[0]).toContain(': OpenAI-compatible server, m');
+    expect(lines[1]).toContain(
+      'taken for OpenAI-compatible server, as you said; it answers as vLLM',
+    );
   });
 
   it('waits for an engine that is not up yet', async () => {

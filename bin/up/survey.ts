@@ -1,11 +1,14 @@
 // All engines of one `up` together: every problem of every URL at once, or what was found at each.
 
+import { ENGINE_TITLES, type EngineKind } from '../../shared/model/engine-kind.ts';
 import { engineAddress } from './address.ts';
 import { detectEngine } from './detect.ts';
 import type { Detection, EngineFacts } from './facts.ts';
 
 export interface SurveyedEngine {
   readonly url: string;
+  /** As the person said. */
+  readonly kind: EngineKind | null;
   readonly detection: Exclude<Detection, { kind: 'wrong' }>;
 }
 
@@ -15,32 +18,39 @@ export type Survey =
 
 export interface SurveyOptions {
   readonly urls: readonly string[];
+  /** What each is, in the order of `urls`; null: found out. */
+  readonly kinds: readonly (EngineKind | null)[];
   readonly apiKey: string | null;
   readonly timeoutMs: number;
 }
 
-export async function surveyEngines({ urls, apiKey, timeoutMs }: SurveyOptions): Promise<Survey> {
+export async function surveyEngines({
+  urls,
+  kinds,
+  apiKey,
+  timeoutMs,
+}: SurveyOptions): Promise<Survey> {
   const addresses = await Promise.all(urls.map((url) => engineAddress(url)));
   const problems: string[] = [];
   const seen = new Map<string, string>();
-  const distinct: string[] = [];
+  const distinct: { readonly url: string; readonly kind: EngineKind | null }[] = [];
   for (const [i, address] of addresses.entries()) {
     if (!address.ok) {
       problems.push(address.problem);
       continue;
     }
     const earlier = seen.get(address.key);
-    if (earlier === undefined) distinct.push(address.url);
+    if (earlier === undefined) distinct.push({ url: address.url, kind: kinds[i] ?? null });
     else problems.push(`${urls[i] ?? ''}: is the same engine as ${earlier}`);
     if (earlier === undefined) seen.set(address.key, address.url);
   }
   const detections = await Promise.all(
-    distinct.map((url) => detectEngine({ url, apiKey, timeoutMs })),
+    distinct.map(({ url, kind }) => detectEngine({ url, apiKey, engineKind: kind, timeoutMs })),
   );
-  const engines = distinct.flatMap((url, i): SurveyedEngine[] => {
+  const engines = distinct.flatMap(({ url, kind }, i): SurveyedEngine[] => {
     const detection = detections[i];
     if (detection === undefined) return [];
-    if (detection.kind !== 'wrong') return [{ url, detection }];
+    if (detection.kind !== 'wrong') return [{ url, kind, detection }];
     problems.push(detection.why);
     return [];
   });
@@ -61,23 +71,39 @@ function modelProblems(engines: readonly SurveyedEngine[]): string[] {
   ];
 }
 
-const KINDS: Readonly<Record<EngineFacts['kind'], string>> = {
-  vllm: 'vLLM',
-  sglang: 'SGLang',
-  tgi: 'TGI',
-  unknown: 'unknown engine',
+/** What figures mean to a person, and what is done without them. */
+const UNKNOWN: Readonly<Record<EngineFacts['unknown'][number], string>> = {
+  running: 'how many requests it runs',
+  waiting: 'how many requests wait in it',
+  kvUsageRatio: 'how full its KV cache is',
+  kvCapacityTokens: 'how much its KV cache holds',
+  computedTokensTotal: 'how many prompt tokens it computed',
+  cachedTokensTotal: 'how many it found cached',
+  generationTokensTotal: 'how many tokens it generated',
+  preemptionsTotal: 'preemptions',
+  firstTokensTotal: 'how many first tokens it gave',
+  itlCount: 'the time between tokens',
 };
 
 /** What was found, in lines for a person. */
 export function describeSurvey(engines: readonly SurveyedEngine[]): string[] {
   return engines.flatMap(({ url, detection }) => {
     if (detection.kind === 'waiting') return [`waiting  ${detection.why}`];
-    const { kind, version, models, maxModelLen, findings } = detection.facts;
+    const { facts } = detection;
+    const { kind, answersAs, version, models, maxModelLen, ranks, findings, unknown } = facts;
     const length = maxModelLen === null ? '' : `, ${maxModelLen} tokens of context`;
-    const what = `${KINDS[kind]}${version === null ? '' : ` ${version}`}`;
+    const several = ranks > 1 ? `, ${ranks} data-parallel ranks` : '';
+    const what = `${ENGINE_TITLES[kind]}${version === null ? '' : ` ${version}`}`;
+    const told = unknown.map((name) => UNKNOWN[name]).join(', ');
     return [
-      `found    ${url}: ${what}, ${models.join(', ')}${length}`,
+      `found    ${url}: ${what}, ${models.join(', ')}${length}${several}`,
+      ...(answersAs === null
+        ? []
+        : [
+            `         taken for ${ENGINE_TITLES[kind]}, as you said; it answers as ${ENGINE_TITLES[answersAs]}`,
+          ]),
       ...findings.map(({ missing, cost }) => `         without ${missing}: ${cost}`),
+      ...(told === '' ? [] : [`         it does not tell: ${told}`]),
     ];
   });
 }

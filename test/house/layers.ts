@@ -110,6 +110,7 @@ export const LAYERS: readonly Layer[] = [
     imports: [
       SHARED,
       /^(agent|router\/regional)\/(start|options)\.ts$/,
+      /^agent\/look\.ts$/,
       /^sim\/engine\/(http\/(server|options)|profiles)\.ts$/,
     ],
     packages: 'all',
