@@ -2,10 +2,12 @@
 
 import type { EngineKind } from './options.ts';
 import type { SurfaceFactory } from './surface.ts';
+import { sglangSurface } from './sglang/surface.ts';
 import { tgiSurface } from './tgi/surface.ts';
 import { vllmSurface } from './vllm/surface.ts';
 
 export const SURFACES: Readonly<Record<EngineKind, SurfaceFactory>> = {
   vllm: vllmSurface,
   tgi: tgiSurface,
+  sglang: sglangSurface,
 };

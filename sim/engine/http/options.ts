@@ -4,7 +4,7 @@ import type { KvEventsConfig } from './kv-publisher.ts';
 import type { KvEventForm } from './kv-wire.ts';
 import { ENGINE_PROFILES, engineProfile, type EngineProfile } from '../profiles.ts';
 
-export const ENGINE_KINDS = ['vllm', 'tgi'] as const;
+export const ENGINE_KINDS = ['vllm', 'tgi', 'sglang'] as const;
 export type EngineKind = (typeof ENGINE_KINDS)[number];
 
 export interface EngineServerOptions {
@@ -30,6 +30,14 @@ export interface EngineServerOptions {
   readonly kvEventForm?: KvEventForm;
   /** TGI: requests inside before 429. Default 128. */
   readonly maxConcurrentRequests?: number;
+  /** SGLang: `/metrics` is there, as `--enable-metrics` has it. Default false. */
+  readonly metrics?: boolean;
+  /** SGLang: usage tells cached tokens, as `--enable-cache-report` has it. Default false. */
+  readonly cacheReport?: boolean;
+  /** SGLang: requests that wait before 503; absent for no limit. */
+  readonly maxQueuedRequests?: number;
+  /** SGLang: ms from open port to ready, within `loadingMs`. Default 1,000. */
+  readonly warmUpMs?: number;
   /** Requests kept for `GET /sim/received`. Default 200. */
   readonly receivedMax?: number;
 }
@@ -56,6 +64,10 @@ export type EngineSimKey =
   | 'maxNumBatchedTokens'
   | 'maxQueued'
   | 'maxConcurrent'
+  | 'metrics'
+  | 'cacheReport'
+  | 'warmUpMs'
+  | 'maxWaiting'
   | 'apiKey'
   | 'promptTokensDetails'
   | 'received';
@@ -124,6 +136,26 @@ export const ENGINE_SIM_OPTIONS: readonly EngineSimOption[] = [
     description: 'tgi: requests inside before 429 (default: 128)',
   },
   {
+    key: 'metrics',
+    flags: '--enable-metrics',
+    description: 'sglang: serve /metrics',
+  },
+  {
+    key: 'cacheReport',
+    flags: '--enable-cache-report',
+    description: 'sglang: tell cached tokens in usage',
+  },
+  {
+    key: 'maxWaiting',
+    flags: '--max-queued-requests <requests>',
+    description: 'sglang: requests waiting before 503 (default: no limit)',
+  },
+  {
+    key: 'warmUpMs',
+    flags: '--warm-up-ms <ms>',
+    description: 'sglang: time from open port to ready, ms (default: 1000)',
+  },
+  {
     key: 'apiKey',
     flags: '--api-key <key>',
     description: 'bearer key asked for on /v1 (default: none)',
@@ -173,6 +205,8 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
   const loadingMs = count('loadingMs', 0);
   const receivedMax = count('received', 0, 100_000);
   const maxConcurrentRequests = count('maxConcurrent', 1);
+  const warmUpMs = count('warmUpMs', 0);
+  const maxQueuedRequests = count('maxWaiting', 0);
   const profile = base === null ? null : sizedProfile(base, count);
   if (problems.length > 0 || profile === null) return { ok: false, problems };
   return {
@@ -186,6 +220,10 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
       ...(loadingMs === undefined ? {} : { loadingMs }),
       ...(receivedMax === undefined ? {} : { receivedMax }),
       ...(maxConcurrentRequests === undefined ? {} : { maxConcurrentRequests }),
+      ...(warmUpMs === undefined ? {} : { warmUpMs }),
+      ...(maxQueuedRequests === undefined ? {} : { maxQueuedRequests }),
+      metrics: values.metrics === true,
+      cacheReport: values.cacheReport === true,
       apiKey: textOf(values, 'apiKey') ?? null,
       promptTokensDetails: values.promptTokensDetails !== false,
     },

@@ -8,6 +8,7 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 
 import type { RoleRuntime } from '../../../shared/runtime/role.ts';
 import type { EngineDriver } from './driver.ts';
+import type { KvEndpoints } from './kv-feed.ts';
 import type { KvEncoding } from './kv-wire.ts';
 import type { EngineServerOptions } from './options.ts';
 
@@ -34,6 +35,8 @@ export interface EngineHost {
   readonly startedWallMs: number;
   /** ms since 1970 at which its port was last opened. */
   readonly openedWallMs: number;
+  /** Where each rank's KV events can be had; empty where none are published. */
+  kvEndpoints(): readonly KvEndpoints[];
   /** Random hex digits. */
   hex(digits: number): string;
   /** Runs `task` unless the process is gone before. */

@@ -134,7 +134,7 @@ export class SglangFrontStats {
     this.retractions.observe(0);
   }
 
-  /** `open` is told when the answer is out. */
+  /** A request came in; what it returns is told the status when the answer is out. */
   countHttp(endpoint: string, method: string): (status: number) => void {
     const key = `${method} ${endpoint}`;
     const request = this.httpRequests.get(key) ?? { endpoint, method, count: 0, open: 0 };

@@ -4,7 +4,6 @@
 // has the role. A completion's chunks have an empty `finish_reason` until the last, which carries the usage.
 
 import type { Choice, TokenPiece } from '../generation.ts';
-import type { FinishReason } from '../../stats.ts';
 
 export interface AnswerHead {
   readonly kind: 'chat' | 'completion' | 'native';
@@ -71,7 +70,7 @@ function completionChoice({ index, finish }: Choice, text: string): object {
 function nativeAnswer(head: AnswerHead, [choice]: readonly Choice[]): object {
   const text = choice?.text ?? '';
   if (!head.details || choice === undefined) return { generated_text: text };
-  const finish_reason = nativeReason(choice.finish);
+  const finish_reason = nativeReason(choice);
   const details = { finish_reason, generated_tokens: choice.tokens, seed: null };
   return { generated_text: text, details: { ...details, prefill: [], tokens: [] } };
 }
@@ -112,7 +111,7 @@ export function tokenEvents(
 function nativeToken(head: AnswerHead, choice: Choice, piece: TokenPiece): object {
   const ended = piece.finish !== null;
   const details = {
-    finish_reason: nativeReason(piece.finish),
+    finish_reason: nativeReason(choice),
     ...{ generated_tokens: choice.tokens, seed: null, input_length: choice.promptTokens },
   };
   return {
@@ -123,6 +122,7 @@ function nativeToken(head: AnswerHead, choice: Choice, piece: TokenPiece): objec
   };
 }
 
-function nativeReason(finish: FinishReason | null): string {
-  return finish === 'stop' ? 'eos_token' : 'length';
+function nativeReason({ finish, stopReason }: Choice): string {
+  if (finish !== 'stop') return 'length';
+  return stopReason === null ? 'eos_token' : 'stop_sequence';
 }

@@ -3,7 +3,8 @@
 // The request's model is not looked at; `n` has no effect. Without a limit an answer may fill the context.
 
 import { BEGIN_TOKEN, tokenize } from '../../tokenizer.ts';
-import { parseChat, parseCompletion, type Generation, type JsonObject } from '../vllm/parse.ts';
+import { readOpenAi, type OpenAiGeneration } from '../openai-generation.ts';
+import type { JsonObject } from '../vllm/parse.ts';
 import { malformed, type TgiFault, type TgiReply } from './reply.ts';
 
 /** Tokens. */
@@ -14,10 +15,10 @@ export interface TgiLimits {
   readonly maxClientBatch: number;
 }
 
-export interface TgiGeneration extends Omit<Generation, 'kind'> {
+export type TgiGeneration = OpenAiGeneration & {
   readonly kind: 'chat' | 'completion' | 'native';
   readonly details: boolean;
-}
+};
 
 export type TgiParsed =
   | { readonly ok: true; readonly generation: TgiGeneration }
@@ -49,20 +50,16 @@ export function isReply(value: JsonObject | TgiReply): value is TgiReply {
 }
 
 export function parseOpenAi(kind: 'chat' | 'completion', body: JsonObject): TgiParsed {
-  const any = {
-    model: typeof body['model'] === 'string' ? body['model'] : '',
-    maxModelLen: Infinity,
-  };
   const { prompt } = body;
   if (kind === 'completion' && prompt === undefined) return wrong('missing field `prompt`');
   if (kind === 'chat' && body['messages'] === undefined) return wrong('missing field `messages`');
   // An empty prompt has the right form: that is for the validation to refuse.
-  const given = prompt === '' ? { ...body, prompt: [BEGIN_TOKEN] } : body;
-  const parsed = kind === 'chat' ? parseChat(body, any) : parseCompletion(given, any);
-  if (!parsed.ok) return wrong(firstWords(parsed.reply.body));
+  const read = readOpenAi(kind, prompt === '' ? { ...body, prompt: [BEGIN_TOKEN] } : body);
+  if (!read.ok) return wrong(read.words);
+  const { generation } = read;
   const maxTokens =
-    kind === 'completion' ? (wholeNumber(body['max_tokens']) ?? null) : parsed.value.maxTokens;
-  return { ok: true, generation: { ...parsed.value, n: 1, maxTokens, details: false } };
+    kind === 'completion' ? (wholeNumber(body['max_tokens']) ?? null) : generation.maxTokens;
+  return { ok: true, generation: { ...generation, kind, n: 1, maxTokens, details: false } };
 }
 
 export function parseNative(body: JsonObject, stream: boolean): TgiParsed {
@@ -119,13 +116,6 @@ export function wrongForm(detail: string): TgiReply {
 
 function wrong(detail: string): TgiParsed {
   return { ok: false, reply: wrongForm(detail) };
-}
-
-/** The common reader's words on one line. */
-function firstWords(body: unknown): string {
-  const error = (body as { error?: { message?: unknown } }).error;
-  const text = typeof error?.message === 'string' ? error.message : 'wrong form';
-  return text.replaceAll('\n', ' ');
 }
 
 function wholeNumber(value: unknown): number | undefined {

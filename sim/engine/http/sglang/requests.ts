@@ -1,0 +1,96 @@
+// The requests inside an SGLang and when each came, was scheduled and showed its first token, counted as they go. Times in
+// ms of the engine's clock.
+
+import type { EngineDriver } from '../driver.ts';
+import type { GenerationListener, GenerationRun } from '../generation.ts';
+import type { StepFacts } from '../../step-facts.ts';
+import type { SglangFrontStats, SglangRankStats } from './stats.ts';
+
+interface Inside {
+  readonly run: GenerationRun;
+  readonly arrivedMs: number;
+  scheduledMs: number | null;
+}
+
+export class SglangRequests {
+  readonly #open = new Map<string, Inside>();
+  readonly #front: SglangFrontStats;
+
+  constructor(front: SglangFrontStats) {
+    this.#front = front;
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** Those that no step has admitted yet. */
+  waitingOn(engine: EngineDriver): number {
+    let count = 0;
+    for (const { run, scheduledMs } of this.#open.values()) {
+      if (run.driver === engine && scheduledMs === null) count += 1;
+    }
+    return count;
+  }
+
+  add(run: GenerationRun, arrivedMs: number): void {
+    this.#open.set(run.plan.id, { run, arrivedMs, scheduledMs: null });
+  }
+
+  /** False when it was not inside any more. */
+  remove(run: GenerationRun): boolean {
+    return this.#open.delete(run.plan.id);
+  }
+
+  withId(id: string | null): readonly GenerationRun[] {
+    const all = [...this.#open.values()].map(({ run }) => run);
+    return id === null ? all : all.filter(({ plan }) => plan.id === id);
+  }
+
+  /** A step ended that had begun with these requests admitted. */
+  admitted({ admittedIds, startMs }: StepFacts, rank: SglangRankStats): void {
+    for (const id of admittedIds) {
+      const inside = this.#open.get(id.slice(0, id.lastIndexOf('.')));
+      if (inside === undefined || inside.scheduledMs !== null) continue;
+      inside.scheduledMs = startMs;
+      rank.queueSeconds.observe((startMs - inside.arrivedMs) / 1_000);
+    }
+  }
+
+  /** Counts what the answer's own listener is told. */
+  counted(
+    run: GenerationRun,
+    rank: SglangRankStats,
+    answer: GenerationListener,
+  ): GenerationListener {
+    const inside = this.#open.get(run.plan.id);
+    const nowMs = (): number => run.driver.nowMs();
+    const arrivedMs = inside?.arrivedMs ?? nowMs();
+    return {
+      token: (choice, piece) => {
+        if (piece.index === 0 && choice.index === 0) {
+          const scheduledMs = inside?.scheduledMs ?? arrivedMs;
+          this.#front.firstTokenSeconds.observe((nowMs() - arrivedMs) / 1_000);
+          rank.processSeconds.observe((scheduledMs - arrivedMs) / 1_000);
+          rank.prefillSeconds.observe((nowMs() - scheduledMs) / 1_000);
+        }
+        answer.token(choice, piece);
+      },
+      ended: () => {
+        this.remove(run);
+        this.#countEnd(run, (nowMs() - arrivedMs) / 1_000);
+        answer.ended();
+      },
+      failed: () => {
+        this.remove(run);
+        answer.failed();
+      },
+    };
+  }
+
+  #countEnd({ choices }: GenerationRun, totalSeconds: number): void {
+    for (const { promptTokens, cachedTokens, tokens } of choices) {
+      this.#front.countEnd({ promptTokens, cachedTokens, generatedTokens: tokens, totalSeconds });
+    }
+  }
+}
