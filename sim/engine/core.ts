@@ -209,10 +209,11 @@ export class EngineCore {
     return events;
   }
 
-  /** A copy that goes on without jitter, events, pause or new requests. */
-  fork(): EngineCore {
+  /** A copy that goes on from `nowMs` without jitter, events, pause or new requests. */
+  fork(nowMs: number): EngineCore {
     const parts = { profile: this.#profile, random: MEAN, kvEvents: false };
-    return new EngineCore({ ...parts, stats: new EngineStats(1) }, this.#cursorMs, this);
+    const cursorMs = Math.max(this.#cursorMs, nowMs);
+    return new EngineCore({ ...parts, stats: new EngineStats(1) }, cursorMs, this);
   }
 
   #copyRequests(from: EngineCore, copies: Map<OpenRequest, OpenRequest>): void {

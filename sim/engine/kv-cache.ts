@@ -84,13 +84,11 @@ export class KvCache {
     return key === NONE ? NONE : this.#byKey.get(key);
   }
 
-  /** Blocks that were published under the key and are still there. */
-  copiesOf(key: number): number {
-    const first = this.find(key);
-    if (first === NONE) return 0;
-    let copies = 1;
-    for (let at = this.#sameAfter[first]; at !== first && at !== undefined; copies += 1) {
-      at = this.#sameAfter[at];
+  /** Every key that can be found, with the number of its blocks. Reads all blocks: for tests and states. */
+  copies(): Map<number, number> {
+    const copies = new Map<number, number>();
+    for (const key of this.#keys) {
+      if (key !== NONE) copies.set(key, (copies.get(key) ?? 0) + 1);
     }
     return copies;
   }

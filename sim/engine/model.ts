@@ -254,6 +254,11 @@ export class EngineModel {
     return cachedPrefix(this.#core.cache, sequence, tokens).length * blockTokens;
   }
 
+  /** Keys of all blocks that can be found, with how many blocks carry each. */
+  cachedKeys(): Map<number, number> {
+    return this.#core.cache.copies();
+  }
+
   truth(nowMs: number): EngineTruth {
     const core = this.#core;
     const left = prefillLeft(core, this.#frozenMs ?? nowMs);

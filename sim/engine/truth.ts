@@ -20,7 +20,7 @@ const STEPS_MAX = 180_000;
 /** `nowMs` on the engine's clock; for a core that stands still, when it stopped. */
 export function prefillLeft(core: EngineCore, nowMs: number): PrefillLeft {
   if (!core.hasPrefill) return { tokens: 0, ms: 0 };
-  const fork = core.fork();
+  const fork = core.fork(nowMs);
   let tokens = 0;
   let ms = 0;
   fork.onStep = ({ prefillTokens, startMs, endMs }) => {
