@@ -131,6 +131,7 @@ export class EngineState {
     const before = this.lifecycle.phase;
     if (result.kind === 'ok') this.answered(result.scrape, event.sentMs, nowMs);
     else if (result.kind === 'refused') this.refused(evidence, nowMs);
+    else if (result.kind === 'unready') this.unready(evidence, result.stage, nowMs);
     else this.lifecycle.failed(evidence, nowMs);
     this.notePhase(before);
     this.noteLoop();
@@ -152,6 +153,7 @@ export class EngineState {
     const { result } = event;
     if (result.kind === 'ok' && result.identity.models.length > 0) {
       this.identity = result.identity;
+      for (const target of this.targets) target.toldSteps(result.identity.stepTokens ?? null);
       this.identifyDueMs = nowMs + IDENTIFY_EVERY_MS;
       this.touch();
       return;
@@ -220,6 +222,16 @@ export class EngineState {
     this.lifecycle.refused(evidence, nowMs);
     const undecided = phase === this.lifecycle.phase && ALIVE.has(phase);
     if (undecided) this.scrapeDueMs = Math.min(this.scrapeDueMs, nowMs + RECHECK_MS);
+  }
+
+  /** What loads has not served before: it is another process. What stops is in nobody's way, but not to be used. */
+  private unready(evidence: ProcessEvidence, stage: 'loading' | 'stopping', nowMs: number): void {
+    if (stage === 'loading') {
+      this.tracker.loads();
+      this.lifecycle.loads(evidence, nowMs);
+      return;
+    }
+    for (const { health } of this.targets) health.probed({ good: false, atPace: false }, nowMs);
   }
 
   private answered(scrape: EngineScrape, sentMs: number, nowMs: number): void {

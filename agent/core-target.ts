@@ -201,6 +201,12 @@ export class TargetState {
     this.version += 1;
   }
 
+  /** The engine tells how many tokens one of its steps computes; an operator who says so knows better. */
+  toldSteps(stepTokens: number | null): void {
+    if (stepTokens === null || this.context.settings.stepTokens !== null) return;
+    this.learner.tell(stepTokens);
+  }
+
   /** Measured alone on an idle engine. */
   calibrated(ms: number, tokens: { readonly uncached: number; readonly cached: number }): void {
     const sums = emptySums();

@@ -5,7 +5,7 @@ import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { LoadProgress, ModelInfo } from '../shared/model/report.ts';
 import type { LogLevel } from '../shared/errors.ts';
-import type { KvBatch } from './policy/kv-event.ts';
+import type { KvBatch, KvEventsOptions } from './policy/kv-event.ts';
 import type { GpuReading } from './policy/gpu-presence.ts';
 import type { AgentMessage, CloseReason, RouterMessage } from '../shared/protocol/messages.ts';
 
@@ -49,6 +49,8 @@ export interface RankScrape {
   readonly prefillBusySeconds: number | null;
   /** Steps of the engine: moves while it works, also where no request ends. */
   readonly stepsTotal: number | null;
+  /** Figures that stand for what the engine does not tell: bounds, or means of another thing. */
+  readonly derived: readonly string[];
 }
 
 /** A rank of which nothing is known: no exposition, or one that leaves it out. */
@@ -74,6 +76,7 @@ export function absentRank(rank: number): RankScrape {
     prefillBusyTokens: null,
     prefillBusySeconds: null,
     stepsTotal: null,
+    derived: [],
   };
 }
 
@@ -81,22 +84,24 @@ export interface EngineScrape {
   /** Unix seconds of the engine process's start; null where the exposition has none. */
   readonly startTimeSeconds: number | null;
   readonly ranks: readonly RankScrape[];
-  /** Figures that stand for what the engine does not tell: bounds, or means of another thing. */
-  readonly derived?: readonly (keyof RankScrape)[];
 }
 
 export interface EngineIdentity {
   readonly kind: EngineKind;
   readonly version: string | null;
   readonly models: readonly ModelInfo[];
+  /** Tokens per scheduler step, where the engine tells; null or absent: not told. */
+  readonly stepTokens?: number | null;
+  /** Where it publishes KV events, where it tells. */
+  readonly kvEvents?: KvEventsOptions | null;
 }
 
 export type ScrapeResult =
   | { readonly kind: 'ok'; readonly scrape: EngineScrape }
   /** Nothing listens. */
   | { readonly kind: 'refused' }
-  /** An engine listens and says that it does not serve: it loads, warms up or stops. */
-  | { readonly kind: 'unready'; readonly detail: string }
+  /** An engine listens and says that it does not serve: not yet, or no longer. */
+  | { readonly kind: 'unready'; readonly stage: 'loading' | 'stopping'; readonly detail: string }
   /** Something listens and does not answer as an engine does. */
   | { readonly kind: 'failed'; readonly detail: string };
 

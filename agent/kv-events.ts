@@ -10,8 +10,7 @@
 import type * as zeromq from 'zeromq';
 import { decodeKvFrames, replayRequest } from './engines/kv-events.ts';
 import { kvEndpoint } from './kv-endpoint.ts';
-import type { KvEventsOptions } from './options.ts';
-import type { KvBatch } from './policy/kv-event.ts';
+import type { KvBatch, KvEventsOptions } from './policy/kv-event.ts';
 import type { Logger } from '../shared/runtime/log.ts';
 import type { Timers } from '../shared/runtime/timers.ts';
 

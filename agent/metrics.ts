@@ -14,10 +14,13 @@ import { VERSION } from '../shared/runtime/version.ts';
 import type { AgentStatus } from './core.ts';
 import type { AgentTargetStatus } from './core-status.ts';
 import { AGENT_LIMITS } from './events.ts';
+import type { HostFacts } from './host.ts';
+import type { GpuFacts } from './policy/gpu-presence.ts';
 
 export const METRICS_PREFIX = 'spillway_agent_';
 
 const TARGET = ['replica', 'rank'];
+const GPU = ['index', 'uuid', 'model'];
 
 export const METRICS = [
   {
@@ -78,6 +81,12 @@ export const METRICS = [
     values: AGENT_LIMITS,
   },
   {
+    name: 'kv_batches_total',
+    type: 'counter',
+    help: "Messages of the engine's KV events by result: batch, replayed, malformed, dropped (more than the agent takes), unknown_event (a batch with events that it does not know).",
+    labels: [...TARGET, 'result'],
+  },
+  {
     name: 'link_attempts',
     type: 'gauge',
     help: 'Connections to routers tried since the start.',
@@ -94,6 +103,69 @@ export const METRICS = [
     type: 'gauge',
     help: '1 for the phase that the replica is in, 0 for the others.',
     labels: ['replica', 'phase'],
+  },
+  {
+    name: 'replica_degraded',
+    type: 'gauge',
+    help: '1 for why a rank is degraded: probe, slow or host; no row for one that is not.',
+    labels: [...TARGET, 'reason'],
+  },
+  {
+    name: 'replica_slow_ratio',
+    type: 'gauge',
+    help: 'Time of the last prefills over what calibration had measured, median.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_load_progress_ratio',
+    type: 'gauge',
+    help: 'How far the stage of the load has come that the log named last.',
+    labels: ['replica', 'stage'],
+  },
+  {
+    name: 'replica_eta_seconds',
+    type: 'gauge',
+    help: 'Expected time to the end of loading or warm-up, where there is ground to say.',
+    labels: ['replica'],
+  },
+  {
+    name: 'replica_load_deaths',
+    type: 'gauge',
+    help: 'Times that the engine has died in load since it last served.',
+    labels: ['replica'],
+  },
+  {
+    name: 'replica_gpus',
+    type: 'gauge',
+    help: 'GPUs of the engine by state: present, or lost (seen before and missing).',
+    labels: ['replica', 'state'],
+  },
+  {
+    name: 'gpu_memory_bytes',
+    type: 'gauge',
+    help: 'Memory of a GPU by state: total, used.',
+    labels: [...GPU, 'state'],
+  },
+  { name: 'gpu_temperature_celsius', type: 'gauge', help: 'Temperature of a GPU.', labels: GPU },
+  {
+    name: 'gpu_utilisation_ratio',
+    type: 'gauge',
+    help: 'Share of time in which a GPU computed.',
+    labels: GPU,
+  },
+  { name: 'gpu_power_watts', type: 'gauge', help: 'Power that a GPU draws.', labels: GPU },
+  {
+    name: 'gpu_throttled',
+    type: 'gauge',
+    help: '1 while heat or the hardware itself lowers the clocks of a GPU.',
+    labels: GPU,
+  },
+  { name: 'host_cpu_ratio', type: 'gauge', help: "Use of the machine's processors.", labels: [] },
+  {
+    name: 'host_memory_bytes',
+    type: 'gauge',
+    help: "The machine's memory by state: total, used.",
+    labels: ['state'],
   },
   {
     name: 'replica_waiting_prefill_seconds',
@@ -151,6 +223,18 @@ export const METRICS = [
     labels: TARGET,
   },
   {
+    name: 'replica_kv_cached_tokens',
+    type: 'gauge',
+    help: 'Tokens in the findable blocks of the KV cache, as its KV events tell.',
+    labels: TARGET,
+  },
+  {
+    name: 'replica_kv_event_gaps',
+    type: 'gauge',
+    help: 'Gaps in the KV events since the agent listens, by outcome: filled by a replay, or lost.',
+    labels: [...TARGET, 'outcome'],
+  },
+  {
     name: 'replica_working_set_tokens',
     type: 'gauge',
     help: 'Tokens of live conversations that the KV cache has to keep.',
@@ -205,6 +289,7 @@ const OF_REPORT: readonly (readonly [
   (report: ReplicaReport) => number | null,
   number,
 ])[] = [
+  ['replica_slow_ratio', (report) => report.slowRatio, 1],
   ['replica_waiting_prefill_seconds', (report) => report.waitingPrefillMs, SECONDS],
   ['replica_waiting_prefill_tokens', (report) => report.waitingPrefillTokens, 1],
   ['replica_unattributed_tokens', (report) => report.unattributedTokens, 1],
@@ -215,6 +300,7 @@ const OF_REPORT: readonly (readonly [
   ['replica_running_max', (report) => report.runningMax, 1],
   ['replica_kv_usage_ratio', (report) => report.kvUsageRatio, 1],
   ['replica_kv_capacity_tokens', (report) => report.kvCapacityTokens, 1],
+  ['replica_kv_cached_tokens', (report) => report.kvCachedTokens, 1],
   ['replica_working_set_tokens', (report) => report.workingSetTokens, 1],
   ['replica_preemptions', (report) => report.preemptionsTotal, 1],
   ['replica_cache_correction_ratio', (report) => report.kappa, 1],
@@ -227,7 +313,11 @@ interface LabelledTarget {
 }
 
 /** Sets every gauge from what is known now: called when the exposition is asked for. */
-export function refreshGauges(metrics: AgentMetrics, status: AgentStatus, links: LinkClient): void {
+export function refreshGauges(
+  metrics: AgentMetrics,
+  now: { readonly status: AgentStatus; readonly host: HostFacts; readonly links: LinkClient },
+): void {
+  const { status, host, links } = now;
   const targets = status.engines.flatMap((engine) =>
     engine.targets.map((target) => ({
       labels: { replica: engine.replica, rank: String(target.rank) },
@@ -242,9 +332,12 @@ export function refreshGauges(metrics: AgentMetrics, status: AgentStatus, links:
     metrics.replace(name, rows);
   }
   metrics.replace('replica_prefill_error_ratio', targets.flatMap(errorRows));
+  metrics.replace('replica_kv_event_gaps', targets.flatMap(gapRows));
   const leases = targets.map(({ labels, target }) => ({ labels, value: target.openLeases }));
   metrics.replace('replica_open_leases', leases);
   metrics.replace('replica_phase', phaseRows(status));
+  refreshPhases(metrics, status);
+  refreshHost(metrics, host);
   refreshLinks(metrics, links);
 }
 
@@ -255,6 +348,98 @@ function errorRows({ labels, target }: LabelledTarget): GaugeRow[] {
     labels: { ...labels, figure },
     value: costError[figure],
   }));
+}
+
+/** None before anything was heard. */
+function gapRows({ labels, target }: LabelledTarget): GaugeRow[] {
+  const { lastSeq, gaps, lostGaps } = target.kvEvents;
+  if (lastSeq === null && gaps === 0) return [];
+  return [
+    { labels: { ...labels, outcome: 'filled' }, value: Math.max(0, gaps - lostGaps) },
+    { labels: { ...labels, outcome: 'lost' }, value: lostGaps },
+  ];
+}
+
+function refreshPhases(metrics: AgentMetrics, { engines }: AgentStatus): void {
+  const firsts = engines.map(({ replica, loadDeaths, targets }) => ({
+    labels: { replica },
+    loadDeaths,
+    report: targets[0]?.report ?? null,
+  }));
+  metrics.replace(
+    'replica_degraded',
+    engines.flatMap(({ replica, targets }) =>
+      targets.flatMap(({ rank, report: { degradedFor: reason } }) =>
+        reason === null ? [] : [{ labels: { replica, rank: String(rank), reason }, value: 1 }],
+      ),
+    ),
+  );
+  metrics.replace(
+    'replica_load_progress_ratio',
+    firsts.flatMap(({ labels, report }) => {
+      const { stage, ratio } = report?.progress ?? { stage: '', ratio: null };
+      return stage === '' ? [] : [{ labels: { ...labels, stage }, value: ratio }];
+    }),
+  );
+  metrics.replace(
+    'replica_eta_seconds',
+    firsts.map(({ labels, report }) => {
+      const etaMs = report?.etaMs ?? null;
+      return { labels, value: etaMs === null ? null : etaMs * SECONDS };
+    }),
+  );
+  metrics.replace(
+    'replica_load_deaths',
+    firsts.map(({ labels, loadDeaths }) => ({ labels, value: loadDeaths })),
+  );
+  metrics.replace(
+    'replica_gpus',
+    firsts.flatMap(({ labels, report }) => [
+      { labels: { ...labels, state: 'present' }, value: report?.gpus?.count ?? null },
+      { labels: { ...labels, state: 'lost' }, value: report?.gpus?.lost ?? null },
+    ]),
+  );
+}
+
+function refreshHost(metrics: AgentMetrics, { machine, gpus }: HostFacts): void {
+  const rows = (read: (gpu: GpuFacts) => number | null): GaugeRow[] =>
+    gpus.map((gpu) => ({ labels: gpuLabels(gpu), value: read(gpu) }));
+  metrics.replace(
+    'gpu_temperature_celsius',
+    rows((gpu) => gpu.temperatureC),
+  );
+  metrics.replace(
+    'gpu_utilisation_ratio',
+    rows((gpu) => gpu.utilisationRatio),
+  );
+  metrics.replace(
+    'gpu_power_watts',
+    rows((gpu) => gpu.powerW),
+  );
+  metrics.replace(
+    'gpu_throttled',
+    rows(({ throttled }) => (throttled === null ? null : Number(throttled))),
+  );
+  metrics.replace(
+    'gpu_memory_bytes',
+    gpus.flatMap((gpu) => memoryRows(gpu, gpuLabels(gpu))),
+  );
+  metrics.replace('host_memory_bytes', memoryRows(machine, {}));
+  metrics.replace('host_cpu_ratio', [{ labels: {}, value: machine.cpuRatio }]);
+}
+
+function gpuLabels({ index, uuid, name }: GpuFacts): Record<string, string> {
+  return { index: String(index), uuid, model: name ?? 'unknown' };
+}
+
+function memoryRows(
+  memory: { readonly memoryTotalBytes: number | null; readonly memoryUsedBytes: number | null },
+  labels: Record<string, string>,
+): GaugeRow[] {
+  return [
+    { labels: { ...labels, state: 'total' }, value: memory.memoryTotalBytes },
+    { labels: { ...labels, state: 'used' }, value: memory.memoryUsedBytes },
+  ];
 }
 
 function phaseRows(status: AgentStatus): GaugeRow[] {

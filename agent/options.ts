@@ -1,19 +1,8 @@
 // What an agent process is told. Flags, environment and fleet.yaml all become this.
 
+import type { KvEventsOptions } from './policy/kv-event.ts';
 import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
-
-/** Where an engine's KV events are heard. A rank above 0 has the ports after these. */
-export interface KvEventsOptions {
-  /** ZeroMQ address of the events; a wildcard host is the engine's own. */
-  readonly endpoint: string;
-  /** Of the replays; null where the engine offers none. */
-  readonly replay: string | null;
-  /** Prefix of the topics that are heard. */
-  readonly topic: string;
-  /** Bind instead of connecting: an engine whose own endpoint names a host connects itself. */
-  readonly bind: boolean;
-}
 
 export interface AgentEngineOptions {
   /** Base URL at which the agent reaches the engine, no path. */

@@ -19,9 +19,12 @@ import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder } from './even
 import { listProcesses } from './evidence-list.ts';
 import { showUnit } from './evidence-unit.ts';
 import { processLives, ProcessWitness } from './evidence.ts';
+import { HostWatch, machineFacts, runSmi } from './host.ts';
 import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
 import type { AgentEngineOptions, AgentOptions } from './options.ts';
+import type { KvEventsOptions } from './policy/kv-event.ts';
+import { KvEars } from './kv-ears.ts';
 import { generate, type GenerationDialect } from './probe.ts';
 import { EngineReader } from './scrape.ts';
 
@@ -38,6 +41,7 @@ export interface AgentSurroundings {
   readonly resolve?: Resolve;
   readonly listProcesses?: typeof listProcesses;
   readonly showUnit?: typeof showUnit;
+  readonly runSmi?: typeof runSmi;
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -67,7 +71,11 @@ interface EngineBeside {
   readonly reader: EngineReader;
   readonly dialect: GenerationDialect;
   readonly witness: ProcessWitness;
+  /** As configured; null: as the engine tells. */
+  readonly kvEvents: KvEventsOptions | null;
   ranks: number;
+  /** Of its process, where evidence names one. */
+  pid: number | null;
 }
 
 /** What lives as long as one agent id. */
@@ -76,6 +84,7 @@ interface Life {
   readonly core: AgentCore;
   readonly driver: CoreDriver<AgentEvent, AgentEffect>;
   readonly links: LinkClient;
+  readonly ears: KvEars;
 }
 
 class Agent implements RunningAgent {
@@ -85,6 +94,7 @@ class Agent implements RunningAgent {
   readonly #pools: HttpPools = createHttpPools(CONNECT_TIMEOUT_MS);
   readonly #engines: ReadonlyMap<ReplicaId, EngineBeside>;
   readonly #metrics: AgentMetrics = createAgentMetrics();
+  readonly #host: HostWatch;
   #life: Life | null = null;
   #http: AgentHttp | null = null;
   #closing = false;
@@ -95,6 +105,14 @@ class Agent implements RunningAgent {
     this.#surroundings = surroundings;
     const engines = options.engines.map((engine) => this.#beside(engine));
     this.#engines = new Map(engines.map((engine) => [engine.replica, engine]));
+    this.#host = new HostWatch({
+      engines: engines.map((engine) => ({ replica: engine.replica, pid: () => engine.pid })),
+      timers: runtime.timers,
+      runSmi: surroundings.runSmi ?? runSmi,
+      machine: machineFacts,
+      onGpus: (replica, reading, uuids) =>
+        this.#life?.driver.post({ kind: 'gpus', replica, reading, uuids }),
+    });
   }
 
   get port(): number {
@@ -108,6 +126,7 @@ class Agent implements RunningAgent {
       linkSecret: this.#options.linkSecret,
       agentId: () => this.#current().agentId,
       status: () => this.status(),
+      host: () => this.#host.facts,
       links: () => this.#current().links,
       metrics: this.#metrics,
     });
@@ -115,6 +134,7 @@ class Agent implements RunningAgent {
     const fields = { port: this.port, pool, replicas: [...this.#engines.keys()], routers };
     this.#runtime.log.info(fields, 'agent listening');
     this.#begin();
+    this.#host.start();
   }
 
   status(): AgentStatus {
@@ -124,6 +144,7 @@ class Agent implements RunningAgent {
   async close(): Promise<void> {
     if (this.#closing) return;
     this.#closing = true;
+    this.#host.stop();
     if (this.#life !== null) await this.#end(this.#life);
     await this.#http?.close();
     await this.#pools.close();
@@ -150,7 +171,9 @@ class Agent implements RunningAgent {
         showUnit: this.#surroundings.showUnit ?? showUnit,
         processLives,
       }),
+      kvEvents: engine.kvEvents ?? null,
       ranks: 1,
+      pid: null,
     };
   }
 
@@ -205,14 +228,28 @@ class Agent implements RunningAgent {
       },
       onDown: (link, reason) => this.#linkDown(driver, link, reason),
     });
-    const life: Life = { agentId, core, driver, links };
+    const ears = new KvEars({
+      timers,
+      log: this.#runtime.log,
+      post: (event) => driver.post(event),
+      count: (result, by, labels) =>
+        this.#metrics.add('kv_batches_total', { ...labels, result }, by),
+    });
+    const life: Life = { agentId, core, driver, links, ears };
     this.#life = life;
     driver.post({ kind: 'start' });
+    for (const engine of this.#engines.values()) this.#listen(life, engine, engine.kvEvents);
+  }
+
+  #listen(life: Life, engine: EngineBeside, options: KvEventsOptions | null): void {
+    const { replica, ranks, client } = engine;
+    if (options !== null) life.ears.listen({ replica, ranks, url: client.url }, options);
   }
 
   async #end(life: Life): Promise<void> {
     life.driver.post({ kind: 'stop' });
     life.driver.stop();
+    life.ears.close();
     await life.links.close();
   }
 
@@ -231,6 +268,9 @@ class Agent implements RunningAgent {
         return;
       case 'generate':
         void this.#generate(life, effect.order);
+        return;
+      case 'replayKv':
+        life.ears.replay(effect.replica, effect.rank, effect.fromSeq);
         return;
       case 'send':
         life.links.send(effect.link, effect.message);
@@ -258,6 +298,7 @@ class Agent implements RunningAgent {
     if (ranks > engine.ranks) return this.#beginAnew(life, engine, ranks);
     const port = result.kind === 'ok' ? 'answers' : 'refuses';
     const evidence = await engine.witness.evidence(port);
+    engine.pid = evidence.process?.pid ?? engine.pid;
     life.driver.post({ kind: 'scraped', replica, sentMs, result, evidence });
   }
 
@@ -266,6 +307,7 @@ class Agent implements RunningAgent {
     this.#runtime.log.warn({ replica: engine.replica, ranks }, 'engine has more ranks than said');
     engine.ranks = ranks;
     life.driver.stop();
+    life.ears.close();
     this.#begin();
     await life.links.close();
   }
@@ -274,6 +316,8 @@ class Agent implements RunningAgent {
     const engine = this.#engines.get(replica);
     if (engine === undefined) return;
     const result = await engine.reader.identify();
+    const told = result.kind === 'ok' ? (result.identity.kvEvents ?? null) : null;
+    if (!this.#closing && this.#life === life) this.#listen(life, engine, engine.kvEvents ?? told);
     life.driver.post({ kind: 'identified', replica, result });
   }
 

@@ -6,6 +6,7 @@
 
 import type { IdentityResult, RankScrape, ScrapeResult } from '../events.ts';
 import { absentRank } from '../events.ts';
+import type { KvEventsOptions } from '../policy/kv-event.ts';
 import type { AdapterContext, EngineAdapter } from './adapter.ts';
 import { scrapeFailure, type Fetched } from './client.ts';
 import { parseObject, positiveOf, type JsonObject } from './foreign-json.ts';
@@ -24,6 +25,8 @@ export class SglangAdapter implements EngineAdapter {
   #info: JsonObject | null = null;
   #healthAskedMs = -Infinity;
   #unhealthy = false;
+  /** It has been healthy: what is unhealthy later stops, or is stuck. */
+  #served = false;
 
   constructor(context: AdapterContext) {
     this.#context = context;
@@ -39,8 +42,14 @@ export class SglangAdapter implements EngineAdapter {
     ]);
     if (metrics.kind !== 'answer') return scrapeFailure(metrics);
     if (loads?.kind === 'answer' && isMissing(loads.status)) this.#hasLoads = false;
-    if (this.#unhealthy) return { kind: 'unready', detail: 'health: status 503' };
-    if (metrics.status === 503) return { kind: 'unready', detail: 'metrics: status 503' };
+    if (this.#unhealthy)
+      return {
+        kind: 'unready',
+        stage: this.#served ? 'stopping' : 'loading',
+        detail: 'health: status 503',
+      };
+    if (metrics.status === 503)
+      return { kind: 'unready', stage: 'loading', detail: 'metrics: status 503' };
     if (metrics.status !== 200 && !isMissing(metrics.status)) {
       return { kind: 'failed', detail: `metrics: status ${metrics.status}` };
     }
@@ -52,11 +61,15 @@ export class SglangAdapter implements EngineAdapter {
 
   async identify(timeoutMs: number): Promise<IdentityResult> {
     const info = this.#askInfo(timeoutMs);
-    return identifyByModels(this.#context.client, {
+    const result = await identifyByModels(this.#context.client, {
       kind: this.kind,
       timeoutMs,
       version: info.then(() => this.#info?.['version']),
     });
+    if (result.kind !== 'ok') return result;
+    const stepTokens = positiveOf(this.#info?.['chunked_prefill_size']);
+    const kvEvents = kvEventsOf(this.#info?.['kv_events']);
+    return { kind: 'ok', identity: { ...result.identity, stepTokens, kvEvents } };
   }
 
   #ranks(exposed: readonly RankScrape[] | null, told: readonly RankLoad[] | null): RankScrape[] {
@@ -96,9 +109,25 @@ export class SglangAdapter implements EngineAdapter {
     if (nowMs - this.#healthAskedMs < (this.#unhealthy ? 1_000 : HEALTH_EVERY_MS)) return;
     this.#healthAskedMs = nowMs;
     void client.get('/health', HEALTH_TIMEOUT_MS).then((said) => {
-      if (said.kind === 'answer') this.#unhealthy = said.status === 503;
+      if (said.kind !== 'answer') return;
+      this.#unhealthy = said.status === 503;
+      if (said.status === 200) this.#served = true;
     });
   }
+}
+
+/** Since 2026-05: where its KV events are published. It does not say where it replays them. */
+function kvEventsOf(told: unknown): KvEventsOptions | null {
+  if (typeof told !== 'object' || told === null) return null;
+  const { publisher, endpoint_host, endpoint_port_base, topic } = told as JsonObject;
+  const port = positiveOf(endpoint_port_base);
+  if (publisher !== 'zmq' || typeof endpoint_host !== 'string' || port === null) return null;
+  return {
+    endpoint: `tcp://${endpoint_host}:${port}`,
+    replay: null,
+    topic: typeof topic === 'string' ? topic : '',
+    bind: false,
+  };
 }
 
 /** The scheduler's own snapshot is newer than its metrics; where it says nothing, they stand. */

@@ -49,3 +49,15 @@ export interface KvBatch {
   /** May be none: an engine publishes empty batches too. */
   readonly events: readonly KvEvent[];
 }
+
+/** Where an engine's KV events are heard. A rank above 0 has the ports after these. */
+export interface KvEventsOptions {
+  /** ZeroMQ address of the events; a wildcard host is the engine's own. */
+  readonly endpoint: string;
+  /** Of the replays; null where the engine offers none. */
+  readonly replay: string | null;
+  /** Prefix of the topics that are heard. */
+  readonly topic: string;
+  /** Bind instead of connecting: an engine whose own endpoint names a host connects itself. */
+  readonly bind: boolean;
+}

@@ -71,3 +71,14 @@ test('an inherited curve of an unusual step size costs what it cost in long prom
   const ratio = prefillMs(fit.curve(), 60_000, 0) / prefillMs(inherited, 60_000, 0);
   expect(ratio).toBeCloseTo(1, 1);
 });
+
+test('an engine that tells its step size ends the search; what was learned stays', () => {
+  const fit = new StepFit(null);
+  feed(fit, engineOf(4_096), 100);
+  const before = prefillMs(fit.curve(), 60_000, 0);
+  fit.tell(6_000);
+  expect(fit.curve().stepTokens).toBe(6_000);
+  expect(prefillMs(fit.curve(), 60_000, 0) / before).toBeCloseTo(1, 1);
+  feed(fit, engineOf(1_024), 200, 2);
+  expect(fit.curve().stepTokens).toBe(6_000);
+});

@@ -25,6 +25,8 @@ export interface PrefillStretch {
 /** Sizes that engines are run with; the first is believed until another foretells better. */
 const SIZES = [DEFAULT_PRIOR.stepTokens, 1_024, 4_096, 8_192, 16_384] as const;
 const KEEP = 0.98;
+/** Relative spread of a curve that was learned with another step size. */
+const TOLD_SPREAD = 1;
 /** Observations before a size may be given up. */
 const LEAST_OBSERVATIONS = 12;
 /** A size takes over whose loss is below this share of the present one's. */
@@ -37,21 +39,18 @@ interface Candidate {
 }
 
 export class StepFit {
-  private readonly candidates: readonly Candidate[];
+  private readonly settings: Partial<CostLearnerSettings>;
+  private candidates: readonly Candidate[];
   private present: Candidate;
   private weight = 0;
   private judged = 0;
 
   /** `stepTokens`: where it is known. */
   constructor(stepTokens: number | null, settings: Partial<CostLearnerSettings> = {}) {
-    const prior = settings.prior ?? DEFAULT_PRIOR;
-    const sizes: readonly number[] = stepTokens === null ? SIZES : [stepTokens];
-    this.candidates = sizes.map((size) => ({
-      learner: new CostLearner({ ...settings, prior: { ...prior, stepTokens: size } }),
-      stepTokens: size,
-      loss: 0,
-    }));
-    this.present = this.candidates[0]!;
+    this.settings = settings;
+    this.present = this.candidate(stepTokens ?? SIZES[0]);
+    const others = stepTokens === null ? SIZES.slice(1) : [];
+    this.candidates = [this.present, ...others.map((size) => this.candidate(size))];
   }
 
   /** Since the curve was last anchored. */
@@ -93,6 +92,21 @@ export class StepFit {
     for (const { learner, stepTokens } of this.candidates)
       learner.anchor(withSteps(curve, stepTokens), spread);
     this.forgetLosses();
+  }
+
+  /** The engine tells its step size: nothing is to be found out any more. */
+  tell(stepTokens: number): void {
+    if (this.candidates.length === 1 && this.present.stepTokens === stepTokens) return;
+    const known = this.candidates.find((each) => each.stepTokens === stepTokens);
+    const told = known ?? this.candidate(stepTokens);
+    if (known === undefined) told.learner.anchor(withSteps(this.curve(), stepTokens), TOLD_SPREAD);
+    this.present = told;
+    this.candidates = [told];
+  }
+
+  private candidate(stepTokens: number): Candidate {
+    const prior = { ...(this.settings.prior ?? DEFAULT_PRIOR), stepTokens };
+    return { learner: new CostLearner({ ...this.settings, prior }), stepTokens, loss: 0 };
   }
 
   private choose(): void {

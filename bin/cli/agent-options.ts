@@ -8,13 +8,14 @@ export function agentOptions(agent: AgentConfig, config: FleetConfig): AgentOpti
   const pool = config.pools.find((candidate) => candidate.id === agent.pool);
   return {
     pool: agent.pool,
-    engines: agent.engines.map(({ url, advertise, pidFile, unit, log, kind }) => ({
+    engines: agent.engines.map(({ url, advertise, pidFile, unit, log, kind, kvEvents }) => ({
       url: withoutSlash(url),
       advertiseUrl: withoutSlash(advertise ?? url),
       pidFile,
       unit,
       log,
       kind,
+      kvEvents,
     })),
     routers: agent.routers.map(withoutSlash),
     linkSecret: agent.secret,

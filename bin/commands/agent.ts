@@ -5,6 +5,7 @@ import type { Overlay } from '../../shared/config/diagnostics.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
 import { engineKindOption, engineKinds } from '../cli/engine-kinds.ts';
+import { kvEventsOf, kvEventsOptions, type KvEventsFlags } from '../cli/kv-events-flags.ts';
 import {
   addSettings,
   COMMON,
@@ -53,7 +54,7 @@ Examples:
   $ spillway agent --config /etc/spillway/fleet.yaml --engine http://127.0.0.1:8001 \\
       --listen 127.0.0.1:8091 --set agent.settings.probeIntervalMs=5000`;
 
-interface Flags {
+interface Flags extends KvEventsFlags {
   readonly config?: string;
   readonly engine?: readonly string[];
   readonly engineKind?: readonly string[];
@@ -80,6 +81,7 @@ export function agentCommand(): Command {
     .addOption(listOption('--router <url...>', 'SPILLWAY_ROUTERS', 'link listener of a router'))
     .addOption(setOption())
     .addHelpText('after', EXAMPLES);
+  for (const option of kvEventsOptions()) command.addOption(option);
   addSettings(command, SETTINGS);
   return command.action(async (flags: Flags) => run(command, flags));
 }
@@ -131,8 +133,10 @@ function engineOverlays(command: Command, flags: Flags): Overlay[] {
     );
   }
   const kinds = engineKinds(engineKind, engine.length);
+  const events = kvEventsOf(flags, engine.length);
   const value = engine.map((url, i) => ({
     url,
+    kvEvents: events[i] ?? null,
     advertise: advertise?.[i] ?? null,
     kind: kinds[i] ?? null,
   }));

@@ -87,6 +87,21 @@ export function baseUrlProblem(text: string, schemes: readonly string[]): string
   return null;
 }
 
+/** A ZeroMQ address that another process can reach. */
+export function kvAddress(about: string): z.ZodString {
+  return z
+    .string()
+    .max(512)
+    .refine(isKvAddress, 'must be like tcp://127.0.0.1:5557, tcp://*:5557 or ipc:///run/kv-events')
+    .meta({ description: about });
+}
+
+function isKvAddress(text: string): boolean {
+  if (/^ipc:\/\/\S+$/.test(text)) return true;
+  const port = Number(/^tcp:\/\/(?:\[[\da-fA-F:]+\]|[^\s:/]+):(\d{1,5})$/.exec(text)?.[1] ?? 0);
+  return port >= 1 && port <= 65_535;
+}
+
 export function cidr(about: string): z.ZodString {
   return z
     .string()

@@ -4,7 +4,7 @@
 import { z } from 'zod';
 import { ENGINE_KINDS } from '../model/engine-kind.ts';
 import { AGENT_DEFAULTS as D, type AgentSettings } from '../model/settings.ts';
-import { baseUrl, bounded, flag, listen, name, quantity, secret } from './fields.ts';
+import { baseUrl, bounded, flag, kvAddress, listen, name, quantity, secret } from './fields.ts';
 
 const HOUR = 3_600_000;
 
@@ -87,6 +87,28 @@ const SETTINGS = {
   }),
 } satisfies Record<keyof AgentSettings, z.ZodType>;
 
+const KV_EVENTS = z.strictObject({
+  endpoint: kvAddress(
+    'ZeroMQ address of the events of rank 0; a wildcard host is the engine’s own.',
+  ).meta({
+    'x-flag': '--kv-events',
+    'x-env': 'SPILLWAY_KV_EVENTS',
+  }),
+  replay: kvAddress('ZeroMQ address at which the engine replays them.')
+    .nullable()
+    .default(null)
+    .meta({
+      description: 'ZeroMQ address at which the engine replays them; `null`: gaps stay.',
+      'x-flag': '--kv-events-replay',
+      'x-env': 'SPILLWAY_KV_EVENTS_REPLAY',
+    }),
+  topic: z.string().max(512).default('').meta({ description: 'Prefix of the topics to hear.' }),
+  bind: flag(
+    false,
+    'Bind instead of connecting: an engine whose own endpoint names a host connects itself.',
+  ),
+});
+
 const ENGINE = z.strictObject({
   url: baseUrl(['http', 'https'], 'Base URL at which the agent reaches the engine.').meta({
     'x-flag': '--engine',
@@ -100,15 +122,14 @@ const ENGINE = z.strictObject({
       'x-flag': '--advertise',
       'x-env': 'SPILLWAY_ADVERTISE',
     }),
-  kind: z
-    .enum(ENGINE_KINDS)
-    .nullable()
+  kind: z.enum(ENGINE_KINDS).nullable().default(null).meta({
+    description: 'Which engine it is, where what it answers misleads; `null`: found out.',
+    'x-flag': '--engine-kind',
+    'x-env': 'SPILLWAY_ENGINE_KINDS',
+  }),
+  kvEvents: KV_EVENTS.nullable()
     .default(null)
-    .meta({
-      description: 'Which engine it is, where what it answers misleads; `null`: found out.',
-      'x-flag': '--engine-kind',
-      'x-env': 'SPILLWAY_ENGINE_KINDS',
-    }),
+    .meta({ description: "The engine's KV events; `null`: as it tells itself (SGLang), or none." }),
   pidFile: z
     .string()
     .min(1)
