@@ -38,8 +38,6 @@ export interface LinkFacts {
 
 /** Prompt for which a rate is derived from the curve, tokens. */
 const RATE_TOKENS = 2_048;
-/** Mean prompt assumed before anything was seen, tokens. */
-const ASSUMED_PROMPT = 512;
 
 type Figures = Omit<
   ReplicaReport,
@@ -106,11 +104,10 @@ export function buildReport(
 
 function figuresOf(target: TargetState, derived: string[], nowMs: number): Figures {
   const curve = target.learner.curve();
-  const waiting = target.backlog.figures(curve, nowMs);
+  const waiting = target.backlog.figures(curve, nowMs, target.untold(nowMs));
   const foreign = target.foreignNow(nowMs);
-  const meanPrompt = target.rates.meanUncachedTokens ?? ASSUMED_PROMPT;
+  const meanPrompt = target.meanPromptTokens;
   const foreignTokens = foreign === null ? null : Math.round(foreign.waiting * meanPrompt);
-  const foreignMs = foreign === null ? 0 : foreign.waiting * prefillMs(curve, meanPrompt, 0);
   const open = target.ledger.openCount();
   const scrape = target.scrape?.rank ?? null;
   const unread = scrape !== null && scrape.running === null && scrape.waiting === null;
@@ -124,8 +121,8 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   return {
     prefillCost: target.knownCurve,
     costError: target.costErrors.figures(),
-    waitingPrefillMs: unread ? null : waiting.waitingMs + foreignMs,
-    waitingPrefillTokens: unread ? null : Math.round(waiting.waitingTokens) + (foreignTokens ?? 0),
+    waitingPrefillMs: unread ? null : waiting.waitingMs,
+    waitingPrefillTokens: unread ? null : Math.round(waiting.waitingTokens),
     unattributedTokens: foreignTokens,
     largestPrefillMs: waiting.largestMs,
     prefillTps,

@@ -5,6 +5,7 @@ import type { CoreContext } from './core-context.ts';
 import type { AgentEvent, GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
 import { Admission } from './policy/admission.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
+import type { UntoldWork } from './policy/backlog.ts';
 import { CostErrors } from './policy/cost-error.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import type { Foreign, Heard } from './policy/foreign.ts';
@@ -35,6 +36,8 @@ const ANCHOR_SPREAD = 0.5;
 /** Relative spread of an earlier engine life's curve: the same model on the same machine, most likely. */
 const REBORN_SPREAD = 1;
 const FOREIGN_EVERY_MS = 100;
+/** Mean prompt assumed before anything was seen, tokens. */
+const ASSUMED_PROMPT = 512;
 
 export type LedgerMessage = Extract<
   RouterMessage,
@@ -118,6 +121,7 @@ export class TargetState {
   }
 
   message(from: LedgerLink, message: LedgerMessage, nowMs: number): LedgerVerdict {
+    if (this.nowMs === -Infinity) this.backlog.beginAt(nowMs);
     this.nowMs = nowMs;
     const verdict = this.deliver(from, message, nowMs);
     if (verdict === 'applied' || verdict === 'gap') this.version += 1;
@@ -154,8 +158,10 @@ export class TargetState {
   }
 
   /** Routers have been heard so far. */
-  heard(heard: Heard): void {
+  heard(heard: Heard, nowMs: number): void {
     if (!this.foreign.heard(heard)) return;
+    this.nowMs = nowMs;
+    this.dropOrphans(nowMs);
     this.foreignCounted = null;
     this.version += 1;
   }
@@ -348,6 +354,16 @@ export class TargetState {
     return this.foreignCounted.foreign;
   }
 
+  /** What waits beside the ledger's requests. */
+  untold(nowMs: number): UntoldWork {
+    return { requests: this.foreignNow(nowMs)?.waiting ?? 0, tokens: this.meanPromptTokens };
+  }
+
+  /** Uncached tokens of a request that nobody has told of. */
+  get meanPromptTokens(): number {
+    return this.rates.meanUncachedTokens ?? ASSUMED_PROMPT;
+  }
+
   /** Since when nothing has moved although users' work waits for tokens; null without such work. */
   silence(nowMs: number): { readonly sinceMs: number; readonly largestMs: number } | null {
     if (this.ledger.openCount() === 0) return null;
@@ -410,7 +426,7 @@ export class TargetState {
       this.movedMs = Math.max(this.movedMs, endedMs);
       this.learn(entry);
     }
-    this.backlog.remove(entry);
+    this.backlog.remove(entry, this.learner.curve(), endedMs);
     this.kv.closed(entry, this.nowMs);
     this.history.closedAt(entry, this.nowMs);
     if (entry.router !== null) this.slots.ended(open, endedMs);
@@ -442,6 +458,18 @@ export class TargetState {
     this.kv.clear();
   }
 
+  /** What a router left behind when its link closed is gone as soon as the engine holds no more than the rest. */
+  private dropOrphans(nowMs: number): void {
+    const scrape = this.foreign.lastSettled;
+    if (scrape === null || scrape.running === null || scrape.waiting === null) return;
+    const orphans = this.ledger.orphans(scrape.atMs);
+    if (orphans === 0) return;
+    const moment = { lateMs: scrape.lateMs, movedMs: this.rates.movedMs };
+    const { open } = this.history.momentAt(scrape.atMs, moment);
+    if (scrape.running + scrape.waiting > open - orphans) return;
+    this.ledger.dropOrphans(scrape.atMs, nowMs);
+  }
+
   private admit(nowMs: number): void {
     const decoding = this.ledger.insideCount() - this.backlog.size;
     this.backlog.admit(this.admission.room(decoding, this.slots.runningMax(nowMs), nowMs));
@@ -450,7 +478,8 @@ export class TargetState {
   private correctUnstreamed(firstTokensTotal: number | null, atMs: number): void {
     const open = this.backlog.unstreamedAt(atMs);
     const passed = this.unstreamed.passed({ firstTokensTotal, atMs }, open);
-    if (passed !== null && !this.hasForeign()) this.backlog.correct(passed, atMs);
+    if (passed !== null && !this.hasForeign())
+      this.backlog.correct(passed, this.learner.curve(), atMs);
   }
 
   private hasForeign(): boolean {

@@ -663,12 +663,24 @@ test('a router that returns within the grace changes no figure', () => {
 });
 
 test('a router that does not return is released after the grace', () => {
+  const engine = new FakeEngine();
+  const { h, router } = ready(engine);
+  const other = new RouterVoice(h, 'b');
+  router.sent('x');
+  engine.add({ running: 1 });
+  h.deliver({ kind: 'linkDown', link: router.link });
+  h.advance(9_900);
+  expect(other.report().running).toBe(1);
+  engine.add({ running: -1 });
+  h.advance(200);
+  expect(other.report().running).toBe(0);
+});
+
+test('a router that died is released with the first scrape that shows its requests gone', () => {
   const { h, router } = ready();
   const other = new RouterVoice(h, 'b');
   router.sent('x');
   h.deliver({ kind: 'linkDown', link: router.link });
-  h.advance(9_900);
-  expect(other.report().running).toBe(1);
-  h.advance(200);
+  h.advance(2_100);
   expect(other.report().running).toBe(0);
 });

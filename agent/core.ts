@@ -61,7 +61,9 @@ export class AgentCore {
     this.effects = [];
     this.take(event, nowMs);
     if (!this.stopped) {
-      for (const target of this.targets()) target.heard(this.links.heard(target));
+      for (const target of this.targets()) {
+        target.heard(this.links.heard(target), nowMs);
+      }
       for (const engine of this.engines.values()) engine.run(this.links.settled, nowMs);
       this.report(nowMs);
     }

@@ -3,6 +3,7 @@ import { Backlog } from './backlog.ts';
 import type { LedgerEntry } from './ledger.ts';
 import { UnstreamedCount } from './unstreamed.ts';
 import { leaseFacts } from '../core.harness.ts';
+import { prefillMs } from '../../shared/model/cost-curve.ts';
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
 
 /** 10 ms a step of 1,000 tokens, 0.1 ms a token: 1,000 tokens are 110 ms, 2,500 are 280. */
@@ -114,19 +115,26 @@ describe('a request that shows no first token', () => {
     expect([silent.prefillEndMs, backlog.size]).toEqual([90, 0]);
   });
 
-  test('waits again when the engine has counted fewer first tokens, until it counts more', () => {
+  test('waits again when the engine has counted fewer first tokens, as long as the model was too early', () => {
     const backlog = new Backlog();
     const [a, b] = [entryAt(0, 1_000, false), entryAt(0.5, 1_000, false)];
     backlog.add(a);
     backlog.add(b);
-    backlog.advance(CURVE, 500);
-    expect(backlog.size).toBe(0);
-    backlog.correct(1, 500);
+    backlog.advance(CURVE, 250);
+    expect([a.prefillEndMs, b.prefillEndMs]).toEqual([110, 220]);
+    backlog.correct(1, CURVE, 250);
     expect([a.prefillEndMs, b.prefillEndMs]).toEqual([110, null]);
-    backlog.advance(CURVE, 5_000);
-    expect(backlog.size).toBe(1);
-    backlog.correct(2, 5_000);
-    expect([backlog.size, b.prefillEndMs]).toEqual([0, 5_000]);
+    expect(backlog.figures(CURVE, 250).waitingMs).toBeCloseTo(30);
+    expect(backlog.advance(CURVE, 279)).toEqual([]);
+    expect(backlog.advance(CURVE, 280)).toEqual([280]);
+  });
+
+  test('leaves at the scrape at which the engine has counted it', () => {
+    const backlog = new Backlog();
+    const entry = entryAt(0, 1_000, false);
+    backlog.add(entry);
+    backlog.correct(1, CURVE, 50);
+    expect([backlog.size, entry.prefillEndMs]).toEqual([0, 50]);
   });
 
   test('is counted by the engine less what streams showed and what has ended', () => {
@@ -140,4 +148,50 @@ describe('a request that shows no first token', () => {
     expect(count.passed({ firstTokensTotal: 45, atMs: 1_000 }, 2)).toBe(2);
     expect(count.passed({ firstTokensTotal: null, atMs: 1_000 }, 2)).toBeNull();
   });
+});
+
+describe('a request given up in mid-prefill', () => {
+  test('leaves its step under way: what comes next begins after it', () => {
+    const backlog = new Backlog();
+    const [long, next] = [entryAt(0, 10_000), entryAt(5, 1_000)];
+    backlog.add(long);
+    backlog.add(next);
+    const chunkMs = prefillMs(CURVE, CURVE.stepTokens, 0);
+    backlog.remove(long, CURVE, 1.5 * chunkMs);
+    const aloneMs = prefillMs(CURVE, 1_000, 0);
+    const { waitingMs } = backlog.figures(CURVE, 1.5 * chunkMs);
+    expect(waitingMs).toBeCloseTo(0.5 * chunkMs + aloneMs);
+    const later = backlog.figures(CURVE, 2 * chunkMs + 40).waitingMs;
+    expect(later).toBeCloseTo(aloneMs - 40);
+  });
+
+  test('leaves nothing where it was waiting for room', () => {
+    const backlog = new Backlog();
+    const [long, next] = [entryAt(0, 10_000), entryAt(5, 1_000)];
+    backlog.add(long);
+    backlog.add(next);
+    backlog.admit({ requests: 0, sinceMs: 0 });
+    backlog.remove(long, CURVE, 300);
+    expect(backlog.figures(CURVE, 300).waitingMs).toBeCloseTo(prefillMs(CURVE, 1_000, 0));
+  });
+});
+
+test('where the batch has no room nothing is under way; with room for one, one is', () => {
+  const backlog = new Backlog();
+  for (const sentMs of [0, 0, 0]) backlog.add(entryAt(sentMs, 500));
+  const allMs = backlog.figures(CURVE, 0).waitingMs;
+  backlog.admit({ requests: 0, sinceMs: 0 });
+  expect(backlog.figures(CURVE, 1_000).waitingMs).toBeCloseTo(allMs);
+  backlog.admit({ requests: 1, sinceMs: 1_000 });
+  expect(backlog.figures(CURVE, 1_020).waitingMs).toBeCloseTo(allMs - 20);
+  const oneMs = prefillMs(CURVE, 500, 0) - CURVE.baseMs;
+  expect(backlog.figures(CURVE, 9_000).waitingMs).toBeCloseTo(allMs - oneMs);
+});
+
+test('work that no entry stands for shares the steps', () => {
+  const backlog = new Backlog();
+  backlog.add(entryAt(0, 500));
+  const { waitingTokens, waitingMs } = backlog.figures(CURVE, 0, { requests: 2, tokens: 250 });
+  expect(waitingTokens).toBe(1_000);
+  expect(waitingMs).toBeCloseTo(prefillMs({ ...CURVE, contextMsPerToken2: 0 }, 1_000, 0), 0);
 });

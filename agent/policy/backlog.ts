@@ -1,9 +1,10 @@
 // The prefill work that waits in an engine: a first-in-first-out model over the ledger's entries.
 //
-//   waitingMs = prefill of all that wait, together − progress of the head
+//   waitingMs = prefill of all that wait, together − progress of the head + rest of an abandoned step
 //   progress  = time since the latest of the head's sending, the last prefill's end and its place in the batch, at
 //               most the prefill of what can be under way (the head, and what shares its step) less one step's base:
 //               the floor until a first token comes. Where the batch has no room (`admission.ts`) nothing is under way
+//   abandoned = a request given up in mid-prefill leaves the engine at the end of its step, not before
 //
 // An entry that shows no first token (not streamed) leaves when the model reaches its end; scrapes correct
 // that by the engine's own count (see `correct`).
@@ -14,6 +15,8 @@ import { UNLIMITED } from './admission.ts';
 import type { Room } from './admission.ts';
 import type { LedgerEntry } from './ledger.ts';
 
+/** An entry that is past its prefill by the model and not by the engine ends no sooner than this, ms. */
+const SOON_MS = 10;
 /** Requests sent within this time may be served in either order, ms. */
 const OVERTAKEN_MS = 50;
 
@@ -22,6 +25,13 @@ export interface BacklogFigures {
   readonly waitingTokens: number;
   /** Prefill of the largest that waits, ms; 0 when nothing does. */
   readonly largestMs: number;
+}
+
+/** Work that no entry stands for: requests of strangers. */
+export interface UntoldWork {
+  readonly requests: number;
+  /** Uncached tokens of each. */
+  readonly tokens: number;
 }
 
 /** Uncached and cached tokens of an entry, as its router estimated them. */
@@ -41,9 +51,11 @@ export class Backlog {
   private readonly waiting: LedgerEntry[] = [];
   /** Not streamed, past their prefill as the model has it, still open; in order of sending. */
   private readonly modelled: LedgerEntry[] = [];
-  /** Held back from the model by the engine's own count. */
-  private readonly held = new Set<LedgerEntry>();
+  /** Still in prefill when the model had them past it, by the engine's own count: when they end instead. */
+  private readonly held = new Map<LedgerEntry, number>();
   private lastEndMs = -Infinity;
+  /** End of the step of one that was given up. */
+  private abandonedMs = -Infinity;
   private room: Room = UNLIMITED;
 
   /** Who of those that wait may be in prefill from now on. */
@@ -66,7 +78,9 @@ export class Backlog {
     this.leave(entry, atMs);
   }
 
-  remove(entry: LedgerEntry): void {
+  /** The entry has left the engine at `atMs`. */
+  remove(entry: LedgerEntry, curve: CostCurve, atMs: number): void {
+    if (entry === this.head) this.abandon(entry, curve, atMs);
     take(this.waiting, entry);
     take(this.modelled, entry);
     this.held.delete(entry);
@@ -77,7 +91,13 @@ export class Backlog {
     this.modelled.length = 0;
     this.held.clear();
     this.lastEndMs = -Infinity;
+    this.abandonedMs = -Infinity;
     this.room = UNLIMITED;
+  }
+
+  /** Nothing is known of the time before. */
+  beginAt(atMs: number): void {
+    this.lastEndMs = Math.max(this.lastEndMs, atMs);
   }
 
   get size(): number {
@@ -126,16 +146,16 @@ export class Backlog {
   /** When the model ends the head's prefill; null when its first token will tell. */
   modelledEndMs(curve: CostCurve): number | null {
     const head = this.waiting[0];
-    if (head === undefined || head.facts.streamed || this.held.has(head)) return null;
+    if (head === undefined || head.facts.streamed) return null;
     if (this.room.requests < 1) return null;
-    return this.startOf(head) + entryMs(curve, head);
+    return this.startOf(head, curve) + entryMs(curve, head);
   }
 
   /**
    * At a scrape asked for at `atMs` the engine had given first tokens to `passed` of the open requests that
-   * show none. Those that the model passed too early wait again, until a later scrape or their end.
+   * show none. Those that the model passed too early wait again: as late as the model was, they may be once more.
    */
-  correct(passed: number, atMs: number): void {
+  correct(passed: number, curve: CostCurve, atMs: number): void {
     const all = [...this.modelled, ...this.waiting.filter((entry) => !entry.facts.streamed)]
       .filter((entry) => entry.sentMs <= atMs)
       .sort((a, b) => a.sentMs - b.sentMs);
@@ -147,34 +167,54 @@ export class Backlog {
       } else if (rank >= passed && end !== null && end <= atMs) {
         take(this.modelled, entry);
         entry.prefillEndMs = null;
-        this.held.add(entry);
+        this.held.set(entry, atMs + Math.min(entryMs(curve, entry), Math.max(SOON_MS, atMs - end)));
         this.add(entry);
       }
     });
   }
 
-  figures(curve: CostCurve, nowMs: number): BacklogFigures {
+  figures(curve: CostCurve, nowMs: number, untold?: UntoldWork): BacklogFigures {
     const sums = emptySums();
     let largestMs = 0;
+    if (untold !== undefined && untold.requests > 0) {
+      const { requests, tokens } = untold;
+      sums.uncached += requests * tokens;
+      sums.prompt += requests * tokens;
+      sums.context += (requests * tokens * tokens) / 2;
+      largestMs = prefillMs(curve, tokens, 0);
+    }
     for (const entry of this.waiting) {
       const { uncached, cached } = tokensOf(entry);
       addToSums(sums, uncached, cached);
       largestMs = Math.max(largestMs, prefillMs(curve, uncached, cached));
     }
-    const waitingMs = sumsMs(curve, sums) - this.progressMs(curve, nowMs);
+    const restMs = sums.prompt > 0 ? Math.max(0, this.abandonedMs - nowMs) : 0;
+    const waitingMs = sumsMs(curve, sums) - this.progressMs(curve, nowMs) + restMs;
     return { waitingMs: Math.max(0, waitingMs), waitingTokens: sums.uncached, largestMs };
   }
 
   private progressMs(curve: CostCurve, nowMs: number): number {
     const head = this.waiting[0];
     if (head === undefined || this.room.requests < 1) return 0;
-    const startMs = this.startOf(head);
+    const startMs = this.startOf(head, curve);
     const most = Math.max(0, sumsMs(curve, this.underWay(curve, startMs)) - curve.baseMs);
     return Math.min(Math.max(0, nowMs - startMs), most);
   }
 
-  private startOf(head: LedgerEntry): number {
-    return Math.max(head.sentMs, this.lastEndMs, this.room.sinceMs);
+  private startOf(head: LedgerEntry, curve: CostCurve): number {
+    const endMs = this.held.get(head);
+    if (endMs !== undefined) return endMs - entryMs(curve, head);
+    return Math.max(head.sentMs, this.lastEndMs, this.abandonedMs, this.room.sinceMs);
+  }
+
+  /** The head is given up: its step goes on to its end. */
+  private abandon(head: LedgerEntry, curve: CostCurve, atMs: number): void {
+    const startMs = this.startOf(head, curve);
+    if (this.room.requests < 1 || atMs <= startMs) return;
+    const { uncached, cached } = tokensOf(head);
+    const chunkMs = prefillMs(curve, Math.min(uncached, curve.stepTokens), cached);
+    const chunks = chunkMs > 0 ? Math.ceil((atMs - startMs) / chunkMs) : 0;
+    this.abandonedMs = startMs + Math.min(chunks * chunkMs, entryMs(curve, head));
   }
 
   /** The head, and what was there when its step began, up to the step's tokens. */
@@ -194,6 +234,7 @@ export class Backlog {
 
   private leave(entry: LedgerEntry, atMs: number): void {
     if (!take(this.waiting, entry)) return;
+    this.held.delete(entry);
     entry.prefillEndMs = atMs;
     this.lastEndMs = Math.max(this.lastEndMs, atMs);
     if (!entry.facts.streamed && entry.endedMs === null) this.modelled.push(entry);

@@ -66,6 +66,12 @@ export class ForeignTraffic {
     return settled;
   }
 
+  /** The newest scrape that everything is known of; null before the first. */
+  get lastSettled(): (ScrapedLoad & { readonly lateMs: number }) | null {
+    const scrape = this.scrapes.findLast((each) => each.lateMs !== null);
+    return scrape === undefined ? null : { ...scrape, lateMs: scrape.lateMs ?? 0 };
+  }
+
   clear(): void {
     this.scrapes = [];
   }

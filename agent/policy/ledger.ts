@@ -196,6 +196,25 @@ export class Ledger {
     }
   }
 
+  /** Entries of routers whose link has closed before `atMs`. */
+  orphans(atMs: number): number {
+    let count = 0;
+    for (const book of this.books.values()) {
+      if ((book.closedSinceMs ?? atMs) < atMs) count += book.entries.size;
+    }
+    return count;
+  }
+
+  /** Releases those before their grace ends. */
+  dropOrphans(atMs: number, nowMs: number): void {
+    for (const book of this.books.values()) {
+      if ((book.closedSinceMs ?? atMs) >= atMs) continue;
+      for (const entry of book.entries.values()) {
+        this.close(book, entry, { endedMs: nowMs, outcome: null, usage: null });
+      }
+    }
+  }
+
   nextExpiryMs(): number | null {
     let next: number | null = null;
     for (const book of this.books.values()) {

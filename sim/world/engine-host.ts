@@ -60,6 +60,9 @@ const RECENT = 64;
 interface OpenCall {
   readonly call: EngineCall;
   readonly prompt: PromptInside;
+  generated: number;
+  /** Its KV was given up, and no token has come since. */
+  preempted: boolean;
   lastTokenMs: number;
 }
 
@@ -112,13 +115,20 @@ export class EngineHost {
     return this.models[rank]!.truth(this.#context.timeline.nowMs);
   }
 
-  /** A rank's prompts without a first token, or with one that came at `sinceMs` or later. */
+  /**
+   * A rank's prompts without a first token, or with one that came at `sinceMs` or later; and those of preempted calls,
+   * answers so far included.
+   */
   promptsInside(rank: number, sinceMs: number): PromptInside[] {
     this.#advance();
     const recent = this.#recent.filter(({ firstTokenMs }) => (firstTokenMs ?? 0) >= sinceMs);
-    const waiting = [...this.#calls.values()]
-      .map(({ prompt }) => prompt)
-      .filter(({ firstTokenMs }) => firstTokenMs === null);
+    const waiting: PromptInside[] = [];
+    for (const { prompt, preempted, generated } of this.#calls.values()) {
+      const again = prompt.uncached + prompt.cached + generated;
+      if (prompt.firstTokenMs === null) waiting.push(prompt);
+      else if (preempted)
+        waiting.push({ ...prompt, uncached: again, cached: 0, firstTokenMs: null });
+    }
     return [...waiting, ...recent].filter((prompt) => prompt.rank === rank);
   }
 
@@ -139,8 +149,10 @@ export class EngineHost {
     const uncached = sequence.promptTokens - cached;
     const prompt = { rank: call.rank ?? 0, uncached, cached, firstTokenMs: null };
     const result = model.submit(request, nowMs);
-    if (result.ok) this.#calls.set(call.id, { call, prompt, lastTokenMs: nowMs });
-    else if (result.reason === 'not_serving') call.end({ kind: 'refused' });
+    if (result.ok) {
+      const state = { generated: 0, preempted: false, lastTokenMs: nowMs };
+      this.#calls.set(call.id, { call, prompt, ...state });
+    } else if (result.reason === 'not_serving') call.end({ kind: 'refused' });
     else if (result.reason === 'too_long') call.end({ kind: 'clientError', status: 400 });
     else call.end({ kind: 'failed', cause: 'error_event' });
     this.#arm();
@@ -270,11 +282,17 @@ export class EngineHost {
 
   #dispatch(events: readonly EngineEvent[], cause: 'reset' | 'error_event'): void {
     for (const event of events) {
-      if (!('id' in event) || event.kind === 'preempted') continue;
+      if (!('id' in event)) continue;
       const open = this.#calls.get(event.id);
       if (open === undefined) continue;
+      if (event.kind === 'preempted') {
+        open.preempted = true;
+        continue;
+      }
       if (event.kind === 'token') {
         open.lastTokenMs = event.atMs;
+        open.generated = event.index + 1;
+        open.preempted = false;
         if (event.index > 0) continue;
         open.prompt.firstTokenMs = event.atMs;
         this.#recent.push(open.prompt);

@@ -81,8 +81,9 @@ function add(
   engine: EngineHost,
   prompt: { readonly uncached: number; readonly cached: number },
 ): void {
+  const { profile } = engine.model;
   work.tokens += prompt.uncached;
-  work.ms += prefillMs(trueCostCurve(engine.model.profile), prompt.uncached, prompt.cached);
+  work.ms += prefillMs(trueCostCurve(profile), prompt.uncached, prompt.cached) + profile.frontMs;
 }
 
 /** What one router has told lately. */

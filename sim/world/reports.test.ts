@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest';
 import type { LinkId } from '../../shared/model/ids.ts';
+import type { Clients } from './clients.ts';
 import { Faults } from './faults.ts';
 import { LedgerOracle } from './ledger-oracle.ts';
 import { DEMO, SMALL_TALK } from './test-worlds.ts';
@@ -23,11 +24,13 @@ function worldOf(seed: number, routers: number): World {
   });
 }
 
-function begin(world: World): void {
+function begin(world: World): Clients {
   world.runUntilReady();
-  world.clients({ ...SMALL_TALK, abandonShare: 0.2 }).closedLoop(40, 2_000);
+  const clients = world.clients({ ...SMALL_TALK, abandonShare: 0.2 });
+  clients.closedLoop(40, 2_000);
   const untilMs = world.nowMs + 30_000;
   new Faults(world, { kinds: ['linkCut', 'linkHold'], everyMs: 300, lastMs: 3_000, untilMs });
+  return clients;
 }
 
 test.each(SEEDS)('a report shows what the acknowledged messages add up to (seed %i)', (seed) => {
@@ -89,9 +92,10 @@ test.each(SEEDS)(
   'when the links are quiet, every router sees the work of all (seed %i)',
   (seed) => {
     const world = worldOf(seed, 2);
-    begin(world);
+    const clients = begin(world);
     world.run(31_000);
     for (const engine of world.engines) engine.freeze();
+    clients.stop();
     world.run(3_500);
     for (const agent of world.agents) for (const link of agent.links) link.release();
     world.run(3_000);
