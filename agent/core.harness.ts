@@ -2,7 +2,14 @@
 
 import { AgentCore } from './core.ts';
 import { absentRank, NO_EVIDENCE } from './events.ts';
-import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder, RankScrape } from './events.ts';
+import type {
+  AgentEffect,
+  AgentEngine,
+  AgentEvent,
+  GenerateOrder,
+  RankScrape,
+  ScrapeResult,
+} from './events.ts';
 import { seededRandom } from '../shared/lib/random.ts';
 import { prefillMs } from '../shared/model/cost-curve.ts';
 import type { CostCurve } from '../shared/model/cost-curve.ts';
@@ -31,7 +38,7 @@ export const CURVE: CostCurve = {
 
 /** An engine as the agent's shell would show it. */
 export class FakeEngine {
-  mode: 'up' | 'refused' | 'frozen' = 'up';
+  mode: 'up' | 'refused' | 'frozen' | 'loading' | 'stopping' = 'up';
   startTimeSeconds: number | null = 1_000;
   evidence: 'alive' | 'absent' | 'unknown' = 'unknown';
   maxModelLen = 32_768;
@@ -56,7 +63,7 @@ export class FakeEngine {
   private readonly texts: string[] = [];
 
   add(change: Partial<Record<keyof RankScrape, number>>): void {
-    const rank: Record<string, number | boolean | null> = { ...this.rank };
+    const rank: Record<string, unknown> = { ...this.rank };
     for (const [name, by] of Object.entries(change)) rank[name] = Number(rank[name] ?? 0) + by;
     this.rank = rank as unknown as RankScrape;
   }
@@ -201,10 +208,7 @@ export class Harness {
     const { startTimeSeconds } = engine;
     const evidence = { ...NO_EVIDENCE, state: engine.evidence };
     const scrape = { startTimeSeconds, ranks: [engine.rank] };
-    const result =
-      engine.mode === 'refused'
-        ? ({ kind: 'refused' } as const)
-        : ({ kind: 'ok', scrape } as const);
+    const result = scrapeOf(engine.mode) ?? ({ kind: 'ok', scrape } as const);
     this.after(3, { kind: 'scraped', replica: REPLICA, sentMs, result, evidence });
   }
 
@@ -227,6 +231,13 @@ export class Harness {
   private after(ms: number, event: AgentEvent): void {
     this.later.push({ atMs: this.nowMs + ms, event });
   }
+}
+
+/** What an engine says that tells no figures. */
+function scrapeOf(mode: FakeEngine['mode']): ScrapeResult | null {
+  if (mode === 'refused') return { kind: 'refused' };
+  if (mode !== 'loading' && mode !== 'stopping') return null;
+  return { kind: 'unready', stage: mode, detail: 'status 503' };
 }
 
 export function leaseFacts(lease: string, change: Partial<LeaseFacts> = {}): LeaseFacts {

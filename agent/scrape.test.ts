@@ -6,7 +6,7 @@ import {
   type Answer,
   type Script,
 } from './engines/engine.harness.ts';
-import type { RankScrape, ScrapeResult } from './events.ts';
+import { absentRank, type RankScrape, type ScrapeResult } from './events.ts';
 
 afterEach(closeScriptedEngines);
 
@@ -258,7 +258,7 @@ describe('figures', () => {
       waitingPrefillTokens: null,
     });
     expect(result).toMatchObject({
-      scrape: { derived: expect.arrayContaining(['kvCapacityTokens']) },
+      scrape: { ranks: [{ derived: expect.arrayContaining(['kvCapacityTokens']) as unknown }] },
     });
     await engine.reader.scrape();
     expect(engine.asked.filter((path) => path === '/info')).toHaveLength(1);
@@ -312,8 +312,7 @@ describe('figures', () => {
 
   it('of a generic server are all unknown', async () => {
     const rank = await scraped(GENERIC);
-    const known = Object.entries(rank).filter(([, value]) => value !== null);
-    expect(known).toEqual([['rank', 0]]);
+    expect(rank).toEqual(absentRank(0));
   });
 });
 
@@ -427,9 +426,9 @@ describe('an engine that does not serve', () => {
     await expect
       .poll(async () => {
         engine.time.nowMs += 1_000;
-        return (await engine.reader.scrape()).kind;
+        return engine.reader.scrape();
       })
-      .toBe('unready');
+      .toMatchObject({ kind: 'unready', stage: 'loading' });
     engine.script = SGLANG;
     await expect
       .poll(async () => {
@@ -437,6 +436,13 @@ describe('an engine that does not serve', () => {
         return (await engine.reader.scrape()).kind;
       })
       .toBe('ok');
+    engine.script = { ...SGLANG, '/health': 503 };
+    await expect
+      .poll(async () => {
+        engine.time.nowMs += 10_000;
+        return engine.reader.scrape();
+      })
+      .toMatchObject({ kind: 'unready', stage: 'stopping' });
   });
 
   it('asks SGLang for its health every 10 s: each question is a generation', async () => {

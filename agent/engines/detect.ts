@@ -16,7 +16,7 @@ import { infoOf } from './tgi.ts';
 export type KindResult =
   | { readonly kind: 'engine'; readonly engine: EngineKind; readonly by: string }
   | { readonly kind: 'refused' }
-  | { readonly kind: 'unready'; readonly detail: string }
+  | { readonly kind: 'unready'; readonly stage: 'loading'; readonly detail: string }
   | { readonly kind: 'failed'; readonly detail: string };
 
 export async function detectKind(client: EngineClient, timeoutMs: number): Promise<KindResult> {
@@ -34,7 +34,7 @@ export async function detectKind(client: EngineClient, timeoutMs: number): Promi
   const signed = SIGNED.find((kind) => list?.owners.includes(kind) === true);
   if (signed !== undefined) return { kind: 'engine', engine: signed, by: 'owned_by' };
   if (models.kind === 'answer' && models.status === 503) {
-    return { kind: 'unready', detail: 'models: status 503' };
+    return { kind: 'unready', stage: 'loading', detail: 'models: status 503' };
   }
   const page = await kindOfPages(client, timeoutMs);
   if (page !== null) return page;

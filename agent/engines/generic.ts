@@ -19,7 +19,7 @@ export class GenericAdapter implements EngineAdapter {
     const fetched = await this.#context.client.get('/v1/models', timeoutMs);
     if (fetched.kind !== 'answer') return scrapeFailure(fetched);
     const { status } = fetched;
-    if (status === 503) return { kind: 'unready', detail: 'models: status 503' };
+    if (status === 503) return { kind: 'unready', stage: 'loading', detail: 'models: status 503' };
     if (status !== 200) return { kind: 'failed', detail: `models: status ${status}` };
     return { kind: 'ok', scrape: nothingKnown() };
   }

@@ -39,7 +39,8 @@ export class LlamacppAdapter implements EngineAdapter {
     const { client } = this.#context;
     const said = await client.get('/props', timeoutMs);
     if (said.kind !== 'answer') return scrapeFailure(said);
-    if (said.status === 503) return { kind: 'unready', detail: 'props: status 503' };
+    if (said.status === 503)
+      return { kind: 'unready', stage: 'loading', detail: 'props: status 503' };
     const properties = propertiesOf(said);
     if (properties.asleep === true)
       return told({ ...absentRank(0), asleep: true }, properties, null);
@@ -48,7 +49,8 @@ export class LlamacppAdapter implements EngineAdapter {
       this.#slots(timeoutMs),
     ]);
     if (metrics !== null && metrics.kind !== 'answer') return scrapeFailure(metrics);
-    if (metrics?.status === 503) return { kind: 'unready', detail: 'metrics: status 503' };
+    if (metrics?.status === 503)
+      return { kind: 'unready', stage: 'loading', detail: 'metrics: status 503' };
     if (metrics !== null && isMissing(metrics.status)) this.#hasMetrics = false;
     const exposed = metrics?.status === 200 ? readLlamacppMetrics(metrics.body) : null;
     return told({ ...(exposed ?? absentRank(0)), asleep: properties.asleep }, properties, slots);
@@ -87,13 +89,11 @@ function told(rank: RankScrape, properties: Properties, slots: SlotFigures | nul
       slots?.contextTokens ??
       (runningMax === null || slotTokens === null ? null : runningMax * slotTokens),
     blockTokens: 1,
+    derived: LLAMACPP_DERIVED,
     // Without the count of deferred requests nobody knows whether slots are all of it.
     waitingPrefillTokens: rank.waiting === 0 ? (slots?.waitingPrefillTokens ?? null) : null,
   };
-  return {
-    kind: 'ok',
-    scrape: { startTimeSeconds: null, ranks: [full], derived: LLAMACPP_DERIVED },
-  };
+  return { kind: 'ok', scrape: { startTimeSeconds: null, ranks: [full] } };
 }
 
 function propertiesOf(said: Fetched): Properties {

@@ -27,7 +27,8 @@ export class TgiAdapter implements EngineAdapter {
       this.#info === null ? this.#askInfo(timeoutMs) : null,
     ]);
     if (metrics.kind !== 'answer') return scrapeFailure(metrics);
-    if (metrics.status === 503) return { kind: 'unready', detail: 'metrics: status 503' };
+    if (metrics.status === 503)
+      return { kind: 'unready', stage: 'loading', detail: 'metrics: status 503' };
     if (metrics.status !== 200 && metrics.status !== 404) {
       return { kind: 'failed', detail: `metrics: status ${metrics.status}` };
     }
@@ -37,13 +38,14 @@ export class TgiAdapter implements EngineAdapter {
     const info = this.#info;
     const told = {
       ...rank,
+      derived: TGI_DERIVED,
       kvCapacityTokens: positiveOf(info?.['max_batch_total_tokens']) ?? rank.kvCapacityTokens,
       runningMax: least(
         positiveOf(info?.['max_concurrent_requests']),
         positiveOf(info?.['max_batch_size']),
       ),
     };
-    return { kind: 'ok', scrape: { startTimeSeconds: null, ranks: [told], derived: TGI_DERIVED } };
+    return { kind: 'ok', scrape: { startTimeSeconds: null, ranks: [told] } };
   }
 
   async identify(timeoutMs: number): Promise<IdentityResult> {

@@ -42,6 +42,11 @@ export class IncarnationTracker {
     this.beganAnew = true;
   }
 
+  /** It says that it loads: whatever served before is gone. */
+  loads(): void {
+    this.refusals = REFUSALS;
+  }
+
   /** Whether the engine of the last scrapes is certainly gone. */
   get gone(): boolean {
     return this.refusals >= REFUSALS;

@@ -1,6 +1,7 @@
 // The phase of an engine's process, from what is seen of it.
 //
 //   refused   evidence alive → loading; absent → dead; none → starting, after startTimeoutMs dead
+//   loads     → loading, by its own words
 //   answers   → warming, until a generation has succeeded and calibration is over → ready
 //   asleep    while the engine says so; draining from `stop` to the end
 //
@@ -64,6 +65,14 @@ export class Lifecycle {
     if (answeredBefore && this.refusals < REFUSALS && evidence.state !== 'absent') return;
     this.refusedSinceMs ??= nowMs;
     this.wait(evidence, nowMs);
+  }
+
+  /** It listens and says that it loads. */
+  loads(evidence: ProcessEvidence, nowMs: number): void {
+    if (this.current === 'draining') return;
+    this.refusals = 0;
+    this.refusedSinceMs ??= nowMs;
+    this.wait({ ...evidence, state: 'alive' }, nowMs);
   }
 
   /** Something listens that does not answer as an engine does. */
