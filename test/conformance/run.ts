@@ -1,7 +1,7 @@
 // Runs checks on a subject, one after another: brings it into the state that each begins with, bounds each in time.
 
 import { missingFor, type Check, type Outcome } from './check.ts';
-import { statusOf } from './client.ts';
+import { leaveAll, statusOf } from './client.ts';
 import type { ConformanceSubject } from './subject.ts';
 
 const LIMIT_MS = 30_000;
@@ -57,6 +57,8 @@ export async function runCheck(check: Check, subject: ConformanceSubject): Promi
     return { result: 'ok', ms: spentMs() };
   } catch (error) {
     return { result: 'failed', ms: spentMs(), why: wordsOf(error) };
+  } finally {
+    leaveAll();
   }
 }
 
