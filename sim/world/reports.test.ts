@@ -113,7 +113,7 @@ test.each(SEEDS)(
         .flatMap((agent) => agent.core!.status(world.nowMs).engines)
         .find(({ replica }) => replica === engine.replica)!;
       expect(held.targets[0]!.openLeases).toBe(leases[0]! + leases[1]!);
-      total += views[0]!;
+      total += held.targets[0]!.openLeases;
     }
     expect(total).toBeGreaterThan(0);
   },
