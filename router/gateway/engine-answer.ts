@@ -25,13 +25,18 @@ export function judgeAnswer(body: Buffer): AnswerVerdict {
   return { kind: 'complete', usage: usageOf(value['usage']) };
 }
 
-/**
- * The status, where the request itself is at fault; null where the engine is. 401 and 403 are about our own
- * key, 408 about the engine's time, 429 is back-pressure.
- */
+/** 401 and 403 are about our own key, 408 about the engine's time, 424 is TGI's batch that failed, 429 back-pressure. */
+const NOT_THE_CLIENTS: readonly number[] = [401, 403, 408, 424, 429];
+
+/** The status, where the request itself is at fault; null where the engine is. */
 export function errorStatusOf(status: number | null): number | null {
   if (status === null || status < 400 || status > 499) return null;
-  return status === 401 || status === 403 || status === 408 || status === 429 ? null : status;
+  return NOT_THE_CLIENTS.includes(status) ? null : status;
+}
+
+/** It has no room now: in a header, or as the first event of a stream. */
+export function isBackPressure(status: number | null): status is 429 | 503 | 529 {
+  return status === 429 || status === 503 || status === 529;
 }
 
 function isAborted(choice: unknown): boolean {

@@ -53,19 +53,22 @@ export function errorBodyEvent(body: Buffer): string {
 }
 
 /**
- * An engine's answer about the request itself. A body that already is an envelope passes byte for byte;
- * anything else (HTML, `{"detail": …}`, nothing) is wrapped.
+ * An engine's answer about the request itself. A body that already is an envelope passes byte for byte; anything else
+ * is wrapped: SGLang's flat errors and TGI's `{"error": "…", "error_type": …}` with what they say, a plain sentence as it
+ * is, HTML and nothing as the status.
  */
 export function engineErrorAnswer(status: number, body: Buffer): ErrorAnswer {
   const common = { status, contentType: JSON_TYPE, shouldRetry: false, retryAfterS: null };
   const value = parse(body);
   if (isObject(value) && isObject(value['error'])) return { ...common, body };
+  const said = isObject(value) ? value : {};
+  const message = isObject(value) ? detailOf(value) : sentenceOf(body);
   const wrapped = {
     error: {
-      message: detailOf(value) ?? `The engine answered with status ${status}.`,
-      type: 'invalid_request_error',
-      param: null,
-      code: 'engine_error',
+      message: message ?? `The engine answered with status ${status}.`,
+      type: wordOf(said['type']) ?? 'invalid_request_error',
+      param: wordOf(said['param']),
+      code: wordOf(said['error_type']) ?? 'engine_error',
     },
   };
   return { ...common, body: Buffer.from(JSON.stringify(wrapped)) };
@@ -95,9 +98,19 @@ function parse(body: Buffer): unknown {
   }
 }
 
-/** The sentence of a body that is JSON but no envelope; other text of an engine is not shown to clients. */
-function detailOf(value: unknown): string | null {
-  if (!isObject(value)) return null;
+/** A body that is plain text, as TGI's web framework answers; a page of a proxy is none. */
+function sentenceOf(body: Buffer): string | null {
+  if (body.length === 0 || body.length > 1_000) return null;
+  const text = body.toString('utf8').trim();
+  return text === '' || /[<{[]/.test(text[0] ?? '') ? null : text;
+}
+
+function wordOf(value: unknown): string | null {
+  return typeof value === 'string' && value !== '' ? value.slice(0, 100) : null;
+}
+
+/** The sentence of a body that is JSON but no envelope. */
+function detailOf(value: Readonly<Record<string, unknown>>): string | null {
   const text = value['message'] ?? value['detail'] ?? value['error'];
   return typeof text === 'string' ? text.slice(0, 1_000) : null;
 }

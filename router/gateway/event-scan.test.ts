@@ -49,6 +49,10 @@ const STREAMS: Record<string, Buffer> = {
   'a killed engine core': chunksOf('stream-killcore.json'),
   'an aborted stream': chunksOf('stream-term-abort.json'),
   'an error at once': chunksOf('stream-term-error.json'),
+  'TGI, silent, then failing': Buffer.from(
+    ':\n\n:\n\ndata: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n' +
+      'data: {"error":"Request failed during generation: x","error_type":"generation"}\n\ndata: [DONE]\n\n',
+  ),
   'CRLF, comments, no space': Buffer.from(
     ': hi\r\n\r\ndata:{"choices":[{"delta":{"content":"é"}}]}\r\n\r\n:\n\ndata: [DONE]\r\n\r\n',
   ),
@@ -135,6 +139,34 @@ describe('the event scan', () => {
     expect(run([Buffer.from(`data: ${json}\n\n`)], true).fault).toMatchObject({
       kind: 'error_event',
     });
+  });
+
+  test.each([
+    ['TGI overloaded', '{"error":"Model is overloaded","error_type":"overloaded"}', 429],
+    ['TGI, a wrong request', '{"error":"Input validation error","error_type":"validation"}', 422],
+    ['TGI, a failed batch', '{"error":"Request failed","error_type":"generation"}', null],
+    [
+      'SGLang, a full queue',
+      '{"error":{"object":"error","message":"The request queue is full.","type":"SERVICE_UNAVAILABLE","param":null,"code":503}}',
+      503,
+    ],
+    ['SGLang, flat', '{"object":"error","message":"m","type":"BadRequestError","code":400}', 400],
+    ['one that names nothing', '{"error":{"message":"boom"}}', null],
+  ])('%s names its status', (_name, json, status) => {
+    const { fault } = run([Buffer.from(`data: ${json}\n\n`)], true);
+    expect(fault).toMatchObject({ kind: 'error_event', status });
+  });
+
+  test('comments into a silence are no data and are not passed', () => {
+    expect(run([Buffer.from(':\n\n: ping\n\n')], true)).toMatchObject({ text: '', dataEvents: 0 });
+  });
+
+  test('usage in the last chunk of a completion is read, and the chunk passes', () => {
+    const last =
+      'data: {"choices":[{"index":0,"text":"x","finish_reason":"length"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}\n\n';
+    const seen = run([Buffer.from(`${last}data: [DONE]\n\n`)], true);
+    expect(seen.usage).toEqual({ promptTokens: 9, cachedTokens: null, completionTokens: 2 });
+    expect(seen.text).toContain('"length"');
   });
 
   test('an event beyond the limit is a fault, not memory', () => {

@@ -4,7 +4,8 @@
 // stream and then a polite `[DONE]`, or a last chunk with `finish_reason: "abort"`. So no event is passed
 // before it was searched for both. The search is for the quoted words, which cannot stand inside a JSON
 // string (its quotes are escaped); only an event that has one is parsed, to see whether it is what it seems.
-// Comments and empty events are swallowed: a tier sends its own.
+// Comments and empty events are swallowed: a tier sends its own. An error is `{"error": {…}}` (vLLM, SGLang, llama.cpp),
+// `{"error": "…", "error_type": …}` (TGI) or the error itself (`{"object": "error", …}`).
 
 import type { Usage } from '../../shared/protocol/messages.ts';
 import { isObject } from './canonical.ts';
@@ -205,7 +206,7 @@ function faultOf(event: Buffer): StreamFault | null {
   if (!isObject(value)) return null;
   if (isFault(value)) {
     const body = Buffer.from(dataOf(event));
-    return { kind: 'error_event', detail: faultText(value), status: statusOf(value), body };
+    return { kind: 'error_event', detail: faultText(value), status: faultStatus(value), body };
   }
   const choices = value['choices'];
   if (!Array.isArray(choices)) return null;
@@ -219,16 +220,29 @@ export function isFault(value: Readonly<Record<string, unknown>>): boolean {
   return (error !== undefined && error !== null && error !== false) || value['object'] === 'error';
 }
 
-function statusOf(value: Readonly<Record<string, unknown>>): number | null {
-  const error = value['error'];
-  const code = isObject(error) ? error['code'] : value['code'];
-  return typeof code === 'number' ? code : null;
+/** Of TGI's `error_type`s those that are not the engine's own fault: its events name no status. */
+const TGI_STATUS: Readonly<Record<string, number>> = {
+  overloaded: 429,
+  validation: 422,
+  template_error: 422,
+  missing_template_variable: 422,
+  tool_error: 422,
+};
+
+/** The HTTP status that an error names, by whatever name; null where it names none. */
+function faultStatus(value: Readonly<Record<string, unknown>>): number | null {
+  const error = isObject(value['error']) ? value['error'] : value;
+  const { code, error_type: type } = error;
+  if (typeof code === 'number') return code;
+  return typeof type === 'string' && Object.hasOwn(TGI_STATUS, type)
+    ? (TGI_STATUS[type] ?? null)
+    : null;
 }
 
 /** Type and code of an engine's fault, for the log. Its message may quote the prompt, so it stays out. */
 export function faultText(value: Readonly<Record<string, unknown>>): string {
   const error = isObject(value['error']) ? value['error'] : value;
-  const words = [error['type'], error['code']].filter(
+  const words = [error['type'], error['error_type'], error['code']].filter(
     (word) => typeof word === 'string' || typeof word === 'number',
   );
   return words.length === 0 ? 'error' : words.join(' ').slice(0, 100);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { clientDeadlineMs, clientRequestId } from './headers.ts';
 import { retryAfterMs } from './retry-after.ts';
+import { errorStatusOf } from './engine-answer.ts';
 import { engineErrorAnswer, errorAnswer } from './error-envelope.ts';
 
 describe("a client's request id", () => {
@@ -63,8 +64,39 @@ describe('error answers', () => {
     ['{"object":"error","message":"old style"}', 'old style'],
     ['<html>secret internals</html>', 'The engine answered with status 404.'],
     ['', 'The engine answered with status 404.'],
+    ['Failed to deserialize the JSON body', 'Failed to deserialize the JSON body'],
+    ['{"error": cut', 'The engine answered with status 404.'],
+    ['x'.repeat(2_000), 'The engine answered with status 404.'],
   ])('%s is wrapped', (body, message) => {
     const answer = JSON.parse(engineErrorAnswer(404, Buffer.from(body)).body.toString()) as unknown;
     expect(answer).toMatchObject({ error: { message, param: null, code: 'engine_error' } });
+  });
+
+  test.each([
+    [
+      '{"object":"error","message":"too long","type":"BadRequestError","param":"messages","code":400}',
+      { message: 'too long', type: 'BadRequestError', param: 'messages', code: 'engine_error' },
+    ],
+    [
+      '{"error":"Input validation error: x","error_type":"validation"}',
+      {
+        ...{ message: 'Input validation error: x', type: 'invalid_request_error' },
+        ...{ param: null, code: 'validation' },
+      },
+    ],
+  ])("%s keeps in OpenAI's shape what it says", (body, error) => {
+    const answer = engineErrorAnswer(422, Buffer.from(body));
+    expect(JSON.parse(answer.body.toString())).toEqual({ error });
+  });
+
+  test.each([
+    [400, 400],
+    [422, 422],
+    [424, null],
+    [429, null],
+    [401, null],
+    [500, null],
+  ])('a %d is about the request itself: %j', (status, expected) => {
+    expect(errorStatusOf(status)).toBe(expected);
   });
 });

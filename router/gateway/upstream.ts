@@ -8,7 +8,7 @@
 
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { errorStatusOf, judgeAnswer } from './engine-answer.ts';
+import { errorStatusOf, isBackPressure, judgeAnswer } from './engine-answer.ts';
 import { EventScan } from './event-scan.ts';
 import { retryAfterMs } from './retry-after.ts';
 import type { AttemptResult, FaultCause } from '../policy/attempt-result.ts';
@@ -195,9 +195,18 @@ export class Upstream implements Dispatcher.DispatchHandler {
     }
     if (fault.kind === 'abort') return this.fault('abort', 'the engine aborted the request');
     if (fault.kind === 'too_large') return this.fault('bad_answer', 'an event is too large');
-    const status = this.committedAt === null ? errorStatusOf(fault.status) : null;
-    if (status === null) return this.fault('error_event', fault.detail);
-    this.end({ kind: 'clientError', status }, { status, body: fault.body });
+    this.refused(fault.status, fault.detail, fault.body);
+  }
+
+  /** An error as an event: before anything was passed on it means what a status would. */
+  private refused(named: number | null, detail: string, body: Buffer): void {
+    if (this.committedAt !== null) return this.fault('error_event', detail);
+    if (isBackPressure(named)) {
+      return this.end({ kind: 'backPressure', status: named, retryAfterMs: null });
+    }
+    const status = errorStatusOf(named);
+    if (status === null) return this.fault('error_event', detail);
+    this.end({ kind: 'clientError', status }, { status, body });
   }
 
   private endStream(): void {
@@ -239,7 +248,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
   /** An engine's answer that is not 200, by whose fault it is. */
   private endError(): void {
     const { status } = this;
-    if (status === 429 || status === 503 || status === 529) {
+    if (isBackPressure(status)) {
       const after = retryAfterMs(this.headers);
       return this.end({ kind: 'backPressure', status, retryAfterMs: after });
     }
