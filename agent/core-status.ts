@@ -24,6 +24,8 @@ export interface AgentEngineStatus {
   readonly advertiseUrl: string;
   readonly phase: Phase;
   readonly phaseForMs: number;
+  /** Times that it has died in load since it last served. */
+  readonly loadDeaths: number;
   readonly incarnation: Incarnation | null;
   readonly identity: EngineIdentity | null;
   readonly targets: readonly AgentTargetStatus[];

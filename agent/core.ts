@@ -88,6 +88,7 @@ export class AgentCore {
         replica: engine.engine.replica,
         advertiseUrl: engine.engine.advertiseUrl,
         phase: engine.phase,
+        loadDeaths: engine.loadDeaths,
         phaseForMs: nowMs - engine.lifecycle.sinceMs,
         incarnation: engine.incarnation,
         identity: engine.identity,

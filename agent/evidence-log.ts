@@ -12,6 +12,7 @@ const CATCH_UP_BYTES = 256 * 1_024;
 const LINE_BYTES = 8 * 1_024;
 // Progress bars redraw their line with a carriage return; colours are of no use.
 const LINE_END = /\r\n|\r|\n/;
+// oxlint-disable-next-line no-control-regex -- the escape character begins a colour.
 const COLOUR = /\u001b\[[0-9;]*[A-Za-z]/g;
 
 export class LogTail {

@@ -36,8 +36,9 @@ export class UnitWitness {
   /** Null before the first answer, and where systemd knows no such unit. */
   async sight(port: 'answers' | 'refuses'): Promise<UnitSight | null> {
     const shown = this.#shown;
-    const lives = shown?.mainPid != null && (await this.#options.processLives(shown.mainPid));
-    const gone = shown?.mainPid != null && !lives;
+    const pid = shown?.mainPid ?? null;
+    const lives = pid !== null && (await this.#options.processLives(pid));
+    const gone = pid !== null && !lives;
     const answered = port === 'answers' ? ANSWERED_INTERVAL_MS : REFUSED_INTERVAL_MS;
     void this.#ask(gone ? 0 : this.#failed ? FAILED_INTERVAL_MS : answered);
     return shown === null ? null : { ...shown, mainLives: lives };

@@ -12,6 +12,7 @@ import { addressProof, isProofNonce } from '../shared/runtime/address-proof.ts';
 import type { LinkClient } from '../shared/runtime/link-client.ts';
 import { VERSION } from '../shared/runtime/version.ts';
 import type { AgentStatus } from './core.ts';
+import type { HostFacts } from './host.ts';
 import { refreshGauges, type AgentMetrics } from './metrics.ts';
 import type { AgentOptions } from './options.ts';
 
@@ -20,6 +21,7 @@ export interface AgentHttpOptions {
   readonly linkSecret: string | null;
   readonly agentId: () => string;
   readonly status: () => AgentStatus;
+  readonly host: () => HostFacts;
   readonly links: () => LinkClient;
   readonly metrics: AgentMetrics;
 }
@@ -48,11 +50,16 @@ function addRoutes(server: FastifyInstance, options: AgentHttpOptions): void {
   server.get('/status', () => ({
     version: VERSION,
     ...options.status(),
+    host: options.host(),
     connections: options.links().links(),
     connectionTotals: options.links().stats(),
   }));
   server.get('/metrics', async (_request, reply) => {
-    refreshGauges(options.metrics, options.status(), options.links());
+    refreshGauges(options.metrics, {
+      status: options.status(),
+      host: options.host(),
+      links: options.links(),
+    });
     return reply.type(options.metrics.contentType).send(await options.metrics.text());
   });
   server.get<{ Querystring: { nonce?: unknown } }>('/v1/proof', (request, reply) => {

@@ -160,7 +160,12 @@ export const METRICS = [
     help: '1 while heat or the hardware itself lowers the clocks of a GPU.',
     labels: GPU,
   },
-  { name: 'host_cpu_ratio', type: 'gauge', help: "Use of the machine's processors.", labels: [] },
+  {
+    name: 'host_cpu_ratio',
+    type: 'gauge',
+    help: "Use of the machine's processors by state: busy.",
+    labels: ['state'],
+  },
   {
     name: 'host_memory_bytes',
     type: 'gauge',
@@ -425,7 +430,7 @@ function refreshHost(metrics: AgentMetrics, { machine, gpus }: HostFacts): void 
     gpus.flatMap((gpu) => memoryRows(gpu, gpuLabels(gpu))),
   );
   metrics.replace('host_memory_bytes', memoryRows(machine, {}));
-  metrics.replace('host_cpu_ratio', [{ labels: {}, value: machine.cpuRatio }]);
+  metrics.replace('host_cpu_ratio', [{ labels: { state: 'busy' }, value: machine.cpuRatio }]);
 }
 
 function gpuLabels({ index, uuid, name }: GpuFacts): Record<string, string> {

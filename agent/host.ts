@@ -1,0 +1,155 @@
+// The machine, looked at every 10 s: its GPUs for each engine's core, its processor and memory for people. Nothing here
+// is awaited by a core, and nothing is fatal: a tool that is missing, fails or hangs leaves its figures unknown.
+
+import { execFile } from 'node:child_process';
+import type { ReplicaId } from '../shared/model/ids.ts';
+import type { Timers } from '../shared/runtime/timers.ts';
+import { GpuAssignment, procFacts, type ProcessFacts } from './host-gpus.ts';
+import {
+  computeApps,
+  GPU_FIELDS,
+  gpuReading,
+  isUnknownField,
+  THROTTLE_FIELDS,
+  type SmiOutput,
+} from './nvidia-smi.ts';
+import type { GpuFacts, GpuReading } from './policy/gpu-presence.ts';
+
+export interface MachineFacts {
+  /** All of its processors, 0..1. */
+  readonly cpuRatio: number | null;
+  readonly memoryTotalBytes: number | null;
+  readonly memoryUsedBytes: number | null;
+}
+
+export interface HostFacts {
+  readonly machine: MachineFacts;
+  readonly gpus: readonly GpuFacts[];
+}
+
+export interface HostEngine {
+  readonly replica: ReplicaId;
+  /** Its process, where evidence has named one. */
+  readonly pid: () => number | null;
+}
+
+export interface HostWatchOptions {
+  readonly engines: readonly HostEngine[];
+  readonly timers: Timers;
+  readonly runSmi: (args: readonly string[]) => Promise<SmiOutput>;
+  readonly machine: () => Promise<MachineFacts>;
+  readonly processes?: ProcessFacts;
+  readonly onGpus: (
+    replica: ReplicaId,
+    reading: GpuReading,
+    uuids: readonly string[] | null,
+  ) => void;
+}
+
+const INTERVAL_MS = 10_000;
+const SMI_TIMEOUT_MS = 5_000;
+const SMI_BYTES = 1_024 * 1_024;
+const FORMAT = '--format=csv,noheader,nounits';
+const UNKNOWN: MachineFacts = { cpuRatio: null, memoryTotalBytes: null, memoryUsedBytes: null };
+
+export class HostWatch {
+  readonly #options: HostWatchOptions;
+  readonly #assignments: ReadonlyMap<ReplicaId, GpuAssignment>;
+  #throttleFields: readonly string[] = THROTTLE_FIELDS;
+  #facts: HostFacts = { machine: UNKNOWN, gpus: [] };
+  #cancel: (() => void) | null = null;
+  #stopped = false;
+
+  constructor(options: HostWatchOptions) {
+    const processes = options.processes ?? procFacts;
+    this.#options = options;
+    this.#assignments = new Map(
+      options.engines.map(({ replica }) => [replica, new GpuAssignment(processes)]),
+    );
+  }
+
+  /** As last seen. */
+  get facts(): HostFacts {
+    return this.#facts;
+  }
+
+  start(): void {
+    void this.#look();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel?.();
+  }
+
+  async #look(): Promise<void> {
+    const [reading, machine] = await Promise.all([this.#readGpus(), this.#machine()]);
+    if (reading.kind === 'gpus') this.#facts = { machine, gpus: reading.gpus };
+    else this.#facts = { ...this.#facts, machine };
+    if (this.#stopped) return;
+    await this.#tell(reading);
+    if (!this.#stopped)
+      this.#cancel = this.#options.timers.after(INTERVAL_MS, () => void this.#look());
+  }
+
+  async #tell(reading: GpuReading): Promise<void> {
+    const { engines, onGpus } = this.#options;
+    const pids = engines.map(({ pid }) => pid());
+    const gpus = reading.kind === 'gpus' ? reading.gpus : [];
+    const apps =
+      gpus.length > 0 && pids.some((pid) => pid !== null) ? await this.#apps() : new Map();
+    for (const [at, { replica }] of engines.entries()) {
+      const uuids = await this.#assignments.get(replica)?.of(pids[at] ?? null, gpus, apps);
+      if (!this.#stopped) onGpus(replica, reading, uuids ?? null);
+    }
+  }
+
+  async #readGpus(): Promise<GpuReading> {
+    for (;;) {
+      const [throttle] = this.#throttleFields;
+      const fields = throttle === undefined ? GPU_FIELDS : [...GPU_FIELDS, throttle];
+      const output = await this.#options.runSmi([`--query-gpu=${fields.join(',')}`, FORMAT]);
+      if (throttle === undefined || !isUnknownField(output)) return gpuReading(output);
+      this.#throttleFields = this.#throttleFields.slice(1);
+    }
+  }
+
+  async #apps(): Promise<ReturnType<typeof computeApps>> {
+    const output = await this.#options.runSmi(['--query-compute-apps=pid,gpu_uuid', FORMAT]);
+    return computeApps(output.exitCode === 0 ? output.stdout : '');
+  }
+
+  async #machine(): Promise<MachineFacts> {
+    try {
+      return await this.#options.machine();
+    } catch {
+      return UNKNOWN;
+    }
+  }
+}
+
+/** Runs `nvidia-smi`; where there is none, or it takes too long, there is no exit code. */
+export function runSmi(args: readonly string[]): Promise<SmiOutput> {
+  return new Promise((resolve) => {
+    execFile(
+      'nvidia-smi',
+      [...args],
+      { timeout: SMI_TIMEOUT_MS, maxBuffer: SMI_BYTES, killSignal: 'SIGKILL' },
+      (error, stdout, stderr) => {
+        const code = error === null ? 0 : error.code;
+        resolve({ exitCode: typeof code === 'number' ? code : null, stdout, stderr });
+      },
+    );
+  });
+}
+
+/** The library is loaded when it is first needed. */
+export async function machineFacts(): Promise<MachineFacts> {
+  const { currentLoad, mem } = await import('systeminformation');
+  const [load, memory] = await Promise.all([currentLoad(), mem()]);
+  return {
+    cpuRatio: Number.isFinite(load.currentLoad) ? Math.min(1, load.currentLoad / 100) : null,
+    memoryTotalBytes: memory.total > 0 ? memory.total : null,
+    memoryUsedBytes: memory.total > 0 ? memory.total - memory.available : null,
+  };
+}
