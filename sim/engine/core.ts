@@ -67,7 +67,8 @@ export class EngineCore {
   readonly #intake: OpenRequest[] = [];
   /** Aborted in the middle of a step: freed at its end. */
   readonly #aborted: OpenRequest[] = [];
-  readonly #commands: CoreCommand[] = [];
+  /** Each with the time up to which what the front end had handed on came before it. */
+  readonly #commands: { readonly command: CoreCommand; readonly afterMs: number }[] = [];
   #pausing: Extract<CoreCommand, { kind: 'pause' }> | null = null;
   #stopping = false;
   #step: StepUnderWay | null = null;
@@ -148,10 +149,14 @@ export class EngineCore {
     return true;
   }
 
-  /** Handled between two steps, at once where none is under way. */
+  /**
+   * Handled between two steps, at once where none is under way. Requests wait in the same queue, so those before
+   * a pause are taken in first; a shutdown is a signal, which overtakes them in the middle of a step.
+   */
   command(command: CoreCommand, nowMs: number): void {
+    const overtakes = this.#step !== null && command.kind === 'shutdown';
     if (this.#step === null) this.#cursorMs = Math.max(this.#cursorMs, nowMs);
-    this.#commands.push(command);
+    this.#commands.push({ command, afterMs: overtakes ? -Infinity : nowMs });
   }
 
   /** Ends a pause or a sleep. */
@@ -251,11 +256,11 @@ export class EngineCore {
       const first = this.#intake[0];
       if (first === undefined || first.queuedMs > nowMs) return false;
       this.#cursorMs = Math.max(this.#cursorMs, first.queuedMs);
-      this.#takeIn(events);
+      this.#takeIn(this.#cursorMs, events);
     }
     const startMs = this.#cursorMs;
     if (startMs > nowMs) return false;
-    this.#takeIn(events);
+    this.#takeIn(startMs, events);
     const plan = this.scheduler.plan(startMs);
     for (const { id } of plan.preempted) events.push({ kind: 'preempted', id, atMs: startMs });
     const jitter = 1 + this.#profile.jitterRatio * (2 * this.#random.next() - 1);
@@ -266,11 +271,10 @@ export class EngineCore {
   }
 
   /** Takes over what the front end is done with; a core that stops takes no more. */
-  #takeIn(events: EngineEvent[]): void {
-    const atMs = this.#cursorMs;
-    for (let next = this.#intake[0]; next !== undefined && next.queuedMs <= atMs;) {
+  #takeIn(untilMs: number, events: EngineEvent[]): void {
+    for (let next = this.#intake[0]; next !== undefined && next.queuedMs <= untilMs;) {
       this.#intake.shift();
-      next.queuedMs = atMs;
+      next.queuedMs = this.#cursorMs;
       if (this.#stopping) this.#endEarly([next], events);
       else this.scheduler.enqueue(next);
       next = this.#intake[0];
@@ -338,11 +342,13 @@ export class EngineCore {
       this.#gauge();
     }
     for (let next = this.#commands.shift(); next !== undefined; next = this.#commands.shift()) {
-      if (next.mode === 'abort') this.#endAll(events);
-      if (next.kind === 'shutdown') this.#stopping = true;
+      const { command, afterMs } = next;
+      this.#takeIn(afterMs, events);
+      if (command.mode === 'abort') this.#endAll(events);
+      if (command.kind === 'shutdown') this.#stopping = true;
       else {
-        this.scheduler.pause = next.mode === 'keep' ? 'all' : 'new';
-        this.#pausing = next;
+        this.scheduler.pause = command.mode === 'keep' ? 'all' : 'new';
+        this.#pausing = command;
       }
     }
     if (this.#pausing !== null && !this.scheduler.hasWork) this.#completePause(events);

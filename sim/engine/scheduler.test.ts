@@ -8,6 +8,7 @@ import { Scheduler } from './scheduler.ts';
 import { tokenSequence } from './sequence.ts';
 
 const BLOCK = 16;
+const DEMO = { ...engineProfile('demo')!, blockTokens: BLOCK };
 
 function waiting(id: string, from: number, tokens: number): OpenRequest {
   const ids = Uint32Array.from({ length: tokens }, (_, at) => from * 100_000 + at);
@@ -33,7 +34,7 @@ describe('scheduler', () => {
     });
     fc.assert(
       fc.property(prompts, sizes, (list, { usableBlocks, ...limits }) => {
-        const profile = { ...engineProfile('demo')!, blockTokens: BLOCK, ...limits };
+        const profile = { ...DEMO, ...limits };
         const cache = new KvCache(usableBlocks);
         const scheduler = new Scheduler(profile, cache);
         list.forEach(({ from, tokens }, at) =>
@@ -72,14 +73,57 @@ describe('scheduler', () => {
       { numRuns: 200 },
     );
   });
+});
 
-  it('reserves what a running prefill still needs before it admits another', () => {
-    const profile = { ...engineProfile('demo')!, blockTokens: BLOCK, maxNumBatchedTokens: 32 };
-    const scheduler = new Scheduler(profile, new KvCache(12));
-    scheduler.waiting.push(waiting('a', 1, 160));
-    scheduler.plan(0);
-    scheduler.waiting.push(waiting('b', 2, 48));
-    scheduler.running[0]!.computed = 150;
-    expect(scheduler.plan(1).admitted).toEqual([]);
+describe('scheduling by priority', () => {
+  const profile = { ...DEMO, schedulingPolicy: 'priority' as const };
+  const of = (id: string, priority: number, arrivedMs: number): OpenRequest => ({
+    ...waiting(id, Number(id), 40),
+    priority,
+    arrivedMs,
+  });
+
+  it('admits the lower number first, then who came earlier', () => {
+    const scheduler = new Scheduler({ ...profile, maxNumSeqs: 3 }, new KvCache(100));
+    for (const each of [of('1', 5, 0), of('2', 0, 2), of('3', 0, 1), of('4', -1, 9)]) {
+      scheduler.enqueue(each);
+    }
+    expect(scheduler.plan(0).admitted.map(({ id }) => id)).toEqual(['4', '3', '2']);
+    expect(scheduler.waiting.map(({ id }) => id)).toEqual(['1']);
+  });
+
+  it('preempts the least urgent, although it had its token in this step already', () => {
+    const scheduler = new Scheduler(profile, new KvCache(6));
+    for (const each of [of('1', 9, 0), of('2', 0, 1)]) scheduler.enqueue(each);
+    const first = scheduler.plan(0);
+    expect(first.admitted.map(({ id }) => id)).toEqual(['2', '1']);
+    // Both go on until the cache is full: `1`, admitted last, stands first in the batch.
+    scheduler.running.reverse();
+    Object.assign(scheduler.running[0]!, { computed: 47, generated: 8 });
+    Object.assign(scheduler.running[1]!, { computed: 48, generated: 9 });
+    const { preempted, chunks } = scheduler.plan(1);
+    expect(preempted.map(({ id }) => id)).toEqual(['1']);
+    expect(chunks.map(({ request }) => request.id)).toEqual(['2']);
+    expect(scheduler.waiting.map(({ id }) => id)).toEqual(['1']);
+  });
+});
+
+describe('adapters', () => {
+  const of = (id: string, lora: string | undefined): OpenRequest => {
+    const sequence = tokenSequence(new Uint32Array(20), BLOCK, { lora });
+    const request = { id, sequence, answerTokens: 2, finishReason: 'length' as const };
+    return openRequest(request, { arrivedMs: 0, queuedMs: 0 });
+  };
+
+  it('defers a request whose adapter would be one too many, and lets those behind it pass', () => {
+    const scheduler = new Scheduler({ ...DEMO, maxLoras: 1 }, new KvCache(100));
+    for (const each of [of('a', 'x'), of('b', 'y'), of('c', undefined), of('d', 'x')]) {
+      scheduler.enqueue(each);
+    }
+    expect(scheduler.plan(0).admitted.map(({ id }) => id)).toEqual(['a', 'c', 'd']);
+    expect([scheduler.waiting.map(({ id }) => id), scheduler.deferred]).toEqual([['b'], 1]);
+    for (const each of [...scheduler.running]) scheduler.drop(each);
+    expect(scheduler.plan(1).admitted.map(({ id }) => id)).toEqual(['b']);
+    expect(scheduler.deferred).toBe(0);
   });
 });

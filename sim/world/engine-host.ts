@@ -12,6 +12,7 @@ import { kvCapacityTokens, type EngineProfile } from '../engine/profiles.ts';
 import { tokenSequence, type TokenSequence } from '../engine/sequence.ts';
 import { tokenize } from '../engine/tokenizer.ts';
 import type { WorldContext } from './context.ts';
+import { KvFeed } from './kv-feed.ts';
 import type { Planned } from './timeline.ts';
 
 export type EngineEnd =
@@ -44,6 +45,8 @@ export interface EngineHostOptions {
   readonly tellsStartTime: boolean;
   /** Data-parallel ranks, each with a batch and a KV cache of its own. */
   readonly ranks: number;
+  /** It publishes KV events. */
+  readonly kvEvents: boolean;
 }
 
 /** A call's prompt: what the cache lacked of it when it came, and when its first token came. */
@@ -70,6 +73,8 @@ export class EngineHost {
   readonly replica: ReplicaId;
   readonly url: string;
   readonly models: readonly EngineModel[];
+  /** One a rank; silent where the engine publishes nothing. */
+  readonly kvFeeds: readonly KvFeed[];
   /** Packets from routers get lost and their connections hang; an agent beside it notices nothing. */
   unreachable = false;
   readonly #options: EngineHostOptions;
@@ -87,8 +92,9 @@ export class EngineHost {
     this.models = Array.from({ length: options.ranks }, (_, rank) => {
       const name = rank === 0 ? options.host : `${options.host}#${rank}`;
       const random = options.context.stream(`${name}/engine`);
-      return new EngineModel(options.profile, random, { nowMs: 0 });
+      return new EngineModel(options.profile, random, { nowMs: 0, kvEvents: options.kvEvents });
     });
+    this.kvFeeds = this.models.map(() => new KvFeed(options.profile.blockTokens));
     this.#arm();
   }
 
@@ -221,7 +227,7 @@ export class EngineHost {
   crash(): void {
     this.#advance();
     for (const model of this.models) {
-      this.#dispatch(model.crash(this.#context.timeline.nowMs), 'reset');
+      this.#dispatch(model, model.crash(this.#context.timeline.nowMs), 'reset');
     }
     this.#arm();
   }
@@ -230,7 +236,7 @@ export class EngineHost {
   killCore(): void {
     this.#advance();
     for (const model of this.models) {
-      this.#dispatch(model.killCore(this.#context.timeline.nowMs), 'error_event');
+      this.#dispatch(model, model.killCore(this.#context.timeline.nowMs), 'error_event');
     }
     this.#arm();
   }
@@ -264,7 +270,7 @@ export class EngineHost {
 
   #advance(): void {
     for (const model of this.models) {
-      this.#dispatch(model.advance(this.#context.timeline.nowMs), 'reset');
+      this.#dispatch(model, model.advance(this.#context.timeline.nowMs), 'reset');
     }
   }
 
@@ -280,8 +286,15 @@ export class EngineHost {
           });
   }
 
-  #dispatch(events: readonly EngineEvent[], cause: 'reset' | 'error_event'): void {
+  #dispatch(
+    model: EngineModel,
+    events: readonly EngineEvent[],
+    cause: 'reset' | 'error_event',
+  ): void {
     for (const event of events) {
+      if (event.kind === 'blocks') {
+        this.kvFeeds[this.models.indexOf(model)]?.publish(model.incarnation, event.events);
+      }
       if (!('id' in event)) continue;
       const open = this.#calls.get(event.id);
       if (open === undefined) continue;
@@ -302,6 +315,7 @@ export class EngineHost {
       }
       this.#calls.delete(event.id);
       if (event.kind === 'failed') open.call.end({ kind: 'failed', cause });
+      else if (event.reason === 'abort') open.call.end({ kind: 'failed', cause: 'error_event' });
       else open.call.end({ kind: 'complete', usage: usageOf(event) });
     }
   }
@@ -316,7 +330,7 @@ function rankScrape(model: EngineModel, rank: number): RankScrape {
     kvUsageRatio: stats.kvUsageRatio,
     kvCapacityTokens: kvCapacityTokens(profile),
     blockTokens: profile.blockTokens,
-    asleep: false,
+    asleep: stats.sleepLevel !== null,
     promptTokensTotal: stats.promptTokens,
     computedTokensTotal: stats.computedTokens,
     cachedTokensTotal: stats.cachedTokens,
