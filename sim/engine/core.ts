@@ -36,7 +36,11 @@ export type CoreCommand =
       /** Null for a pause that is no sleep. */
       readonly sleepLevel: 0 | 1 | 2 | null;
     }
+  /** Ends a pause or a sleep. */
+  | { readonly kind: 'resume' }
   | { readonly kind: 'shutdown'; readonly mode: 'abort' | 'drain' };
+
+type PauseCommand = Extract<CoreCommand, { kind: 'pause' }>;
 
 interface CoreParts {
   readonly profile: EngineProfile;
@@ -69,7 +73,7 @@ export class EngineCore {
   readonly #aborted: OpenRequest[] = [];
   /** Each with the time up to which what the front end had handed on came before it. */
   readonly #commands: { readonly command: CoreCommand; readonly afterMs: number }[] = [];
-  #pausing: Extract<CoreCommand, { kind: 'pause' }> | null = null;
+  #pausing: PauseCommand | null = null;
   #stopping = false;
   #step: StepUnderWay | null = null;
   /** End of the last step: the earliest start of the next. */
@@ -157,14 +161,6 @@ export class EngineCore {
     const overtakes = this.#step !== null && command.kind === 'shutdown';
     if (this.#step === null) this.#cursorMs = Math.max(this.#cursorMs, nowMs);
     this.#commands.push({ command, afterMs: overtakes ? -Infinity : nowMs });
-  }
-
-  /** Ends a pause or a sleep. */
-  resume(nowMs: number): void {
-    this.#pausing = null;
-    this.scheduler.pause = 'none';
-    this.stats.sleepLevel = null;
-    if (this.#step === null) this.#cursorMs = Math.max(this.#cursorMs, nowMs);
   }
 
   /** Forgets what nobody holds; false where somebody holds anything. */
@@ -344,19 +340,31 @@ export class EngineCore {
     for (let next = this.#commands.shift(); next !== undefined; next = this.#commands.shift()) {
       const { command, afterMs } = next;
       this.#takeIn(afterMs, events);
-      if (command.mode === 'abort') this.#endAll(events);
-      if (command.kind === 'shutdown') this.#stopping = true;
-      else {
-        this.scheduler.pause = command.mode === 'keep' ? 'all' : 'new';
-        this.#pausing = command;
-      }
+      this.#obey(command, events);
     }
-    if (this.#pausing !== null && !this.scheduler.hasWork) this.#completePause(events);
+    if (this.#pausing !== null && !this.scheduler.hasWork) {
+      this.#completePause(this.#pausing, events);
+    }
     if (this.#stopping && !this.scheduler.hasWork) this.#stop(events);
   }
 
-  #completePause(events: EngineEvent[]): void {
-    const { clearCache, sleepLevel } = this.#pausing ?? { clearCache: false, sleepLevel: null };
+  #obey(command: CoreCommand, events: EngineEvent[]): void {
+    if (command.kind === 'resume') {
+      if (this.#pausing !== null) events.push({ kind: 'paused', atMs: this.#cursorMs });
+      this.#pausing = null;
+      this.scheduler.pause = 'none';
+      this.stats.sleepLevel = null;
+      return;
+    }
+    if (command.mode === 'abort') this.#endAll(events);
+    if (command.kind === 'shutdown') this.#stopping = true;
+    else {
+      this.scheduler.pause = command.mode === 'keep' ? 'all' : 'new';
+      this.#pausing = command;
+    }
+  }
+
+  #completePause({ clearCache, sleepLevel }: PauseCommand, events: EngineEvent[]): void {
     this.#pausing = null;
     if (clearCache) {
       this.scheduler.preemptAll();

@@ -33,7 +33,7 @@ export type EngineEvent =
   /** One batch of an engine that publishes KV events, at the end of a step; never empty. */
   | { readonly kind: 'blocks'; readonly atMs: number; readonly events: readonly KvEvent[] }
   | { readonly kind: 'serving'; readonly atMs: number }
-  /** A pause or a sleep has come to rest. */
+  /** A pause or a sleep has come to rest, or was ended before it could. */
   | { readonly kind: 'paused'; readonly atMs: number }
   /** A shutdown is through: the process is gone. */
   | { readonly kind: 'stopped'; readonly atMs: number };

@@ -203,7 +203,7 @@ export class EngineModel {
 
   /** Ends a pause and a sleep: what came meanwhile is served. */
   resume(nowMs: number): void {
-    this.#core.resume(nowMs);
+    this.#command({ kind: 'resume' }, nowMs);
   }
 
   /** Forgets every prefix; false, and nothing happens, while any request holds KV. */
