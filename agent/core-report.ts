@@ -14,6 +14,7 @@ import type {
   QueuedWork,
   ReplicaReport,
 } from '../shared/model/report.ts';
+import { absentFigures } from './policy/engine-figures.ts';
 import type { TargetState } from './core-target.ts';
 import type { EngineIdentity } from './events.ts';
 
@@ -60,6 +61,7 @@ type Figures = Omit<
   | 'queued'
   | 'ackedSeq'
   | 'derived'
+  | 'absent'
 >;
 
 /** The report but for what differs by router: `ackedSeq` is -1. */
@@ -99,6 +101,7 @@ export function buildReport(
     queued: links.queued,
     ackedSeq: -1,
     derived,
+    absent: absentFigures(target.scrape?.rank ?? null),
   };
 }
 
@@ -111,26 +114,28 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   const open = target.ledger.openCount();
   const scrape = target.scrape?.rank ?? null;
   const unread = scrape !== null && scrape.running === null && scrape.waiting === null;
-  derived.push('waitingPrefillMs', 'waitingPrefillTokens', 'largestPrefillMs');
-  derived.push('unattributedTokens', 'slotWaitMs', 'workingSetTokens', 'runningMax');
-  let prefillTps = target.busy.tps();
-  if (prefillTps === null && target.knownCurve !== null) {
-    prefillTps = (RATE_TOKENS * 1_000) / prefillMs(curve, RATE_TOKENS, 0);
-    derived.push('prefillTps');
-  }
+  const told = toldWaiting(target, nowMs);
+  const runningMax = target.slots.runningMax(nowMs);
+  derived.push('waitingPrefillMs', 'largestPrefillMs', 'slotWaitMs', 'workingSetTokens');
+  if (told === null) derived.push('waitingPrefillTokens', 'unattributedTokens');
+  if (runningMax !== scrape?.runningMax) derived.push('runningMax');
+  if (scrape?.derived.includes('kvCapacityTokens') === true) derived.push('kvCapacityTokens');
+  if (scrape?.derived.includes('itlSumSeconds') === true) derived.push('itlMs');
+  const rate = prefillRate(target);
+  if (rate?.derived === true) derived.push('prefillTps');
   return {
     prefillCost: target.knownCurve,
     costError: target.costErrors.figures(),
-    waitingPrefillMs: unread ? null : waiting.waitingMs,
-    waitingPrefillTokens: unread ? null : Math.round(waiting.waitingTokens),
-    unattributedTokens: foreignTokens,
+    waitingPrefillMs: unread ? null : (told?.ms ?? waiting.waitingMs),
+    waitingPrefillTokens: unread ? null : Math.round(told?.tokens ?? waiting.waitingTokens),
+    unattributedTokens: told?.unattributed ?? foreignTokens,
     largestPrefillMs: waiting.largestMs,
-    prefillTps,
+    prefillTps: rate?.tps ?? null,
     slotWaitMs: target.slots.slotWaitMs(open + (foreign?.open ?? 0), nowMs),
     workingSetTokens: Math.round(target.kv.workingSetTokens(nowMs)),
     itlMs: target.rates.itlMs,
     running: open + (foreign?.open ?? 0),
-    runningMax: target.slots.runningMax(nowMs),
+    runningMax,
     kvUsageRatio: scrape?.kvUsageRatio ?? null,
     kvCapacityTokens: scrape?.kvCapacityTokens ?? null,
     kvCachedTokens: target.hearing.blocks.cachedTokens(scrape?.kvCapacityTokens ?? null),
@@ -146,4 +151,37 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
       generationTokens: scrape?.generationTokensTotal ?? null,
     },
   };
+}
+
+/**
+ * What waits where the engine counts it itself: the ledger's, corrected at each scrape. Less than the ledger has is
+ * mostly a prefill half done, which the ledger's time allows for already.
+ */
+function toldWaiting(
+  target: TargetState,
+  nowMs: number,
+): { readonly ms: number; readonly tokens: number; readonly unattributed: number } | null {
+  const correction = target.told.correctionTokens();
+  if (correction === null) return null;
+  const curve = target.learner.curve();
+  const { waitingMs, waitingTokens } = target.backlog.figures(curve, nowMs);
+  return {
+    ms: waitingMs + (correction > 0 ? prefillMs(curve, correction, 0) : 0),
+    tokens: Math.max(0, waitingTokens + correction),
+    unattributed: Math.round(Math.max(0, correction)),
+  };
+}
+
+/** As the engine counts it, else as seen between first tokens, else a bound, else from the curve. */
+function prefillRate(
+  target: TargetState,
+): { readonly tps: number; readonly derived: boolean } | null {
+  const told = target.told.rate();
+  if (told?.derived === false) return told;
+  const seen = target.busy.tps();
+  if (seen !== null) return { tps: seen, derived: false };
+  if (told !== null) return told;
+  if (target.knownCurve === null) return null;
+  const ms = prefillMs(target.learner.curve(), RATE_TOKENS, 0);
+  return { tps: (RATE_TOKENS * 1_000) / ms, derived: true };
 }

@@ -7,6 +7,7 @@ import { Admission } from './policy/admission.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
 import type { UntoldWork } from './policy/backlog.ts';
 import { CostErrors } from './policy/cost-error.ts';
+import { EngineTold } from './policy/engine-told.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import type { Foreign, Heard } from './policy/foreign.ts';
 import { Health } from './policy/health.ts';
@@ -60,6 +61,7 @@ export class TargetState {
   readonly hearing = new KvHearing();
   readonly costErrors = new CostErrors();
   readonly busy = new BusyRate();
+  readonly told = new EngineTold();
   readonly kv: KvBook;
   readonly health: Health;
   readonly slow: SlowWatch;
@@ -138,6 +140,8 @@ export class TargetState {
     this.scrape = { rank, sentMs };
     this.rates.scraped(rank, users, sentMs);
     this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
+    this.told.scraped(rank, this.backlog.figures(this.learner.curve(), nowMs).waitingTokens);
+    this.slots.tell(rank.runningMax);
     this.foreignCounted = null;
     this.foreign.scraped({ atMs: sentMs, running: rank.running, waiting: rank.waiting });
     this.correctUnstreamed(rank.firstTokensTotal, sentMs);
@@ -176,6 +180,7 @@ export class TargetState {
     this.history.clear();
     this.foreign.clear();
     this.rates.clear();
+    this.told.clear();
     this.slots.clear();
     this.observer.clear();
     this.admission.clear();

@@ -264,6 +264,12 @@ export const METRICS = [
     labels: [...TARGET, 'figure'],
   },
   {
+    name: 'replica_figure_absent',
+    type: 'gauge',
+    help: '1 for each figure that the engine does not tell: neither zero nor full stands for it.',
+    labels: [...TARGET, 'figure'],
+  },
+  {
     name: 'replica_open_leases',
     type: 'gauge',
     help: 'Requests of routers in the engine.',
@@ -312,6 +318,10 @@ const OF_REPORT: readonly (readonly [
   ['replica_scrape_age_seconds', (report) => report.scrapeAgoMs, SECONDS],
 ];
 
+function absentRows({ labels, target }: LabelledTarget): GaugeRow[] {
+  return target.report.absent.map((figure) => ({ labels: { ...labels, figure }, value: 1 }));
+}
+
 interface LabelledTarget {
   readonly labels: Readonly<Record<string, string>>;
   readonly target: AgentTargetStatus;
@@ -340,6 +350,7 @@ export function refreshGauges(
   metrics.replace('replica_kv_event_gaps', targets.flatMap(gapRows));
   const leases = targets.map(({ labels, target }) => ({ labels, value: target.openLeases }));
   metrics.replace('replica_open_leases', leases);
+  metrics.replace('replica_figure_absent', targets.flatMap(absentRows));
   metrics.replace('replica_phase', phaseRows(status));
   refreshPhases(metrics, status);
   refreshHost(metrics, host);

@@ -84,6 +84,7 @@ const COUNTERS = [
   'generationTokensTotal',
   'firstTokensTotal',
   'itlCount',
+  'stepsTotal',
 ] as const;
 
 function delta(now: number | null, before: number | null): number | null {

@@ -37,6 +37,7 @@ type Limit = 'slots' | 'kv' | null;
 
 export class SlotEstimate {
   private readonly configured: number | null;
+  private told: number | null = null;
   private learned: number | null = null;
   private provenMs = -Infinity;
   private peak = 0;
@@ -53,8 +54,14 @@ export class SlotEstimate {
   }
 
   runningMax(nowMs: number): number | null {
-    if (this.configured !== null || this.learned === null) return this.configured;
-    return nowMs - this.provenMs <= RETRY_MS ? this.learned : this.learned + 1;
+    if (this.configured !== null || this.learned === null) return this.configured ?? this.told;
+    const learned = nowMs - this.provenMs <= RETRY_MS ? this.learned : this.learned + 1;
+    return Math.min(learned, this.told ?? Infinity);
+  }
+
+  /** The engine says how many it takes at once: fewer may be the limit, more never. */
+  tell(runningMax: number | null): void {
+    this.told = runningMax;
   }
 
   /** Takes over what an earlier agent process had learned. */
@@ -126,7 +133,7 @@ export class SlotEstimate {
   private plateau(scrape: SlotScrape, running: number, nowMs: number): void {
     const { firstTokensTotal, blocked } = scrape;
     if (running === this.learned) this.provenMs = nowMs;
-    if (running === this.learned || running === this.configured) this.limit = 'slots';
+    if ([this.learned, this.configured, this.told].includes(running)) this.limit = 'slots';
     if (firstTokensTotal === null || firstTokensTotal <= this.plateauTokens) return;
     this.plateauTokens = firstTokensTotal;
     this.plateaus += blocked ? BLOCKED_COUNTS : 1;

@@ -115,6 +115,7 @@ export function reportOf(replica: string, more: Partial<ReplicaReport> = {}): Re
     scrapeAgoMs: 0,
     counters: { promptTokens: null, generationTokens: null },
     derived: [],
+    absent: [],
     ...more,
   };
 }

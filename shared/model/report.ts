@@ -134,4 +134,6 @@ export interface ReplicaReport {
   readonly counters: EngineCounters;
   /** Names of fields that are derived rather than measured. Null fields are unknown. */
   readonly derived: readonly string[];
+  /** Figures that the engine does not tell; empty from an agent that does not say. */
+  readonly absent: readonly string[];
 }

@@ -34,6 +34,7 @@ const SINCE_VERSION_1 = {
   gpus: null,
   costError: null,
   kvCachedTokens: null,
+  absent: [],
 };
 
 function asReadNow(message: AgentMessage): AgentMessage {
@@ -389,6 +390,7 @@ describe('what a report says since version 1', () => {
       },
       costError: { p50: 0.05, p90: 0.3, bias: -0.04 },
       kvCachedTokens: 65_000,
+      absent: ['kvUsageRatio', 'preemptionsTotal'],
     };
     expect(decoded(said)).toMatchObject(said);
   });

@@ -174,6 +174,7 @@ const report = z.object({
   scrapeAgoMs: amount.nullable(),
   counters,
   derived: z.array(text).max(64),
+  absent: z.array(text).max(64).default([]),
 }) satisfies z.ZodType<ReplicaReport>;
 
 const chain = z.object({
