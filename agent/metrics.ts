@@ -32,7 +32,7 @@ export const METRICS = [
   {
     name: 'scrapes_total',
     type: 'counter',
-    help: "Scrapes of the engine's metrics by result: ok, refused, failed.",
+    help: "Scrapes of the engine's figures by result: ok, refused, unready (it loads or stops, by its own words), failed.",
     labels: ['replica', 'result'],
   },
   {
