@@ -3,6 +3,7 @@
 import type { Theme } from './check.ts';
 import { CACHE } from './checks-cache.ts';
 import { COUNTERS } from './checks-counters.ts';
+import { KV_EVENTS } from './checks-kv-events.ts';
 import { LEAVING } from './checks-leaving.ts';
 import { METRICS } from './checks-metrics.ts';
 import { PRESSURE } from './checks-pressure.ts';
@@ -17,4 +18,5 @@ export const THEMES: readonly Theme[] = [
   CACHE,
   LEAVING,
   PRESSURE,
+  KV_EVENTS,
 ];
