@@ -33,11 +33,11 @@ function started(profile = PROFILE): EngineModel {
 function submit(
   model: EngineModel,
   id: string,
-  options: { tokens: number; answer: number; nowMs?: number; from?: number },
+  options: { tokens: number; answer: number; nowMs?: number; from?: number; lora?: string },
 ): void {
-  const { tokens, answer, nowMs = 0, from = 0 } = options;
+  const { tokens, answer, nowMs = 0, from = 0, lora } = options;
   const ids = Uint32Array.from({ length: tokens }, (_, at) => from * 10_000 + at);
-  const sequence = tokenSequence(ids, 16);
+  const sequence = tokenSequence(ids, 16, { lora });
   model.submit({ id, sequence, answerTokens: answer, finishReason: 'length' }, nowMs);
 }
 
@@ -148,6 +148,85 @@ describe('counters', () => {
     expect(stats.iterationTokens.sum).toBe(stats.computedTokens + stats.generationTokens);
     expect(stats.interTokenLatency.sum).toBeCloseTo(stats.decodeTime.sum, 9);
     expect(stats.kvUsageRatio).toBe(0);
+  });
+});
+
+describe('requests that the engine ends itself', () => {
+  it('count as ended by abort: before a first token as if it were one, their prefill from 0 on', () => {
+    const model = started();
+    submit(model, 'a', { tokens: 200, answer: 9, nowMs: 1_000 });
+    model.advance(1_030);
+    model.pause({ mode: 'abort', clearCache: false }, 1_030);
+    model.advance(2_000);
+    const { stats } = model;
+    const endedSeconds = 1.0348;
+    expect(stats.finished).toEqual({ stop: 0, length: 0, abort: 1 });
+    expect([stats.promptTokens, stats.generationTokens]).toEqual([0, 0]);
+    expect(stats.timeToFirstToken.sum).toBeCloseTo(endedSeconds - 1, 9);
+    expect(stats.prefillTime.sum).toBeCloseTo(endedSeconds, 9);
+    expect([stats.queueTime.sum, stats.decodeTime.sum]).toEqual([0, 0]);
+    expect(stats.requestGenerationTokens.count).toBe(1);
+    expect(stats.iterationTokens.sum).toBe(0);
+    expect([stats.running, stats.kvUsageRatio]).toEqual([0, 0]);
+  });
+
+  it('count with the tokens they had, and an interval that brought none', () => {
+    const model = started();
+    submit(model, 'a', { tokens: 20, answer: 9 });
+    model.advance(19);
+    model.beginShutdown({ mode: 'abort' }, 19);
+    model.advance(1_000);
+    const { stats } = model;
+    expect(stats.requestGenerationTokens.sum).toBe(stats.generationTokens);
+    expect(stats.generationTokens).toBe(3);
+    expect(stats.interTokenLatency.count).toBe(3);
+    expect(stats.prefillTime.sum).toBeCloseTo(0.012, 9);
+  });
+});
+
+describe('adapters', () => {
+  it('are in use from the first token of a request to its end, as the last step told', () => {
+    const model = started({ ...PROFILE, maxLoras: 2 });
+    submit(model, 'a', { tokens: 20, answer: 9, lora: 'x' });
+    submit(model, 'b', { tokens: 120, answer: 4, lora: 'y', from: 1 });
+    model.advance(3);
+    expect(model.stats.adapters).toEqual([]);
+    model.advance(35);
+    expect(model.stats.adapters).toEqual(['x']);
+    model.abort('a');
+    expect(model.stats.adapters).toEqual(['x']);
+    model.advance(50);
+    expect(model.stats.adapters).toEqual(['y']);
+    model.advance(1_000);
+    expect(model.stats.adapters).toEqual([]);
+  });
+
+  it('that wait for their turn show as deferred, within those that wait', () => {
+    const model = started({ ...PROFILE, maxLoras: 1 });
+    submit(model, 'a', { tokens: 20, answer: 9, lora: 'x' });
+    submit(model, 'b', { tokens: 20, answer: 9, lora: 'y' });
+    model.advance(30);
+    expect([model.stats.waiting, model.stats.waitingDeferred]).toEqual([1, 1]);
+    model.advance(1_000);
+    expect([model.stats.waiting, model.stats.waitingDeferred]).toEqual([0, 0]);
+  });
+});
+
+describe('admission limits', () => {
+  it('count what they refused, each by itself', () => {
+    const model = started({ ...PROFILE, maxQueuedRequests: 2, maxQueuedTokens: 150 });
+    submit(model, 'a', { tokens: 100, answer: 1 });
+    submit(model, 'b', { tokens: 60, answer: 1 });
+    submit(model, 'c', { tokens: 10, answer: 1 });
+    expect(model.stats.queueRejections).toBe(1);
+    model.abort('a');
+    submit(model, 'd', { tokens: 10, answer: 1 });
+    model.abort('b');
+    submit(model, 'e', { tokens: 150, answer: 1 });
+    expect(model.openRequests).toBe(2);
+    model.abort('d');
+    submit(model, 'f', { tokens: 10, answer: 1 });
+    expect([model.stats.queueRejections, model.stats.queueTokenRejections]).toEqual([1, 1]);
   });
 });
 
