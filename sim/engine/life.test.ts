@@ -178,6 +178,21 @@ describe('pause and sleep', () => {
     expect(drain(model)).toEqual([]);
   });
 
+  it('come to nothing where they are ended before the step under way is', () => {
+    const model = started();
+    model.submit(request('a', { tokens: 16, answer: 3 }), 0);
+    model.advance(5);
+    model.sleep({ level: 1, mode: 'wait' }, 5);
+    model.resume(6);
+    const events = drain(model);
+    expect(ends(events)).toEqual([['a', 'length', 3]]);
+    expect([atOf(events, 'paused'), model.paused, model.stats.sleepLevel]).toEqual([
+      11.6,
+      false,
+      null,
+    ]);
+  });
+
   it('come after a thaw where the core stood still', () => {
     const model = started();
     model.freeze(10);

@@ -140,6 +140,23 @@ describe('KV room', () => {
     expect(indices).toEqual(Array.from({ length: 80 }, (_, at) => at));
   });
 
+  it('takes a preempted request up again before all that wait, with what is still cached of it', () => {
+    const model = started({ ...SMALL, kvBlocks: 21 });
+    model.submit(request('a', { tokens: 120, from: 1, answer: 80 }), 0);
+    model.submit(request('b', { tokens: 120, from: 2, answer: 80 }), 1);
+    model.submit(request('c', { tokens: 120, from: 3, answer: 80 }), 2);
+    const computed: number[] = [];
+    model.onStep = ({ prefillTokens }) => computed.push(prefillTokens);
+    const events = drain(model);
+    const first = events.findIndex((event) => event.kind === 'preempted');
+    const after = events.slice(first).flatMap((event) => ('id' in event ? [event.id] : []));
+    expect(after.indexOf('b', 1)).toBeLessThan(after.indexOf('c'));
+    const again = computed.reduce((sum, tokens) => sum + tokens, 0) - 3 * 120;
+    const preemptions = events.filter((event) => event.kind === 'preempted').length;
+    expect(again).toBeGreaterThanOrEqual(preemptions);
+    expect(again).toBeLessThan(preemptions * 120);
+  });
+
   it('does not admit a prompt that has no room as a whole', () => {
     const model = started({ ...SMALL, kvBlocks: 21 });
     model.submit(request('a', { tokens: 200, from: 1, answer: 20 }), 0);
