@@ -102,6 +102,17 @@ vllm:gpu_prefix_cache_hits_total{engine="0"} 30
     }
   });
 
+  it('reads a body of 5 MB to all of its ranks', () => {
+    const one = recorded('loaded');
+    const ranks = Math.ceil(5_000_000 / one.length);
+    const body = Array.from({ length: ranks }, (_, rank) =>
+      one.replaceAll('engine="0"', `engine="${rank}"`),
+    ).join('');
+    const read = ranksOf(body);
+    expect(read).toHaveLength(ranks);
+    expect(new Set(read.map((rank) => rank.waiting))).toEqual(new Set([15]));
+  });
+
   it('adds up several models and front ends of one rank, and keeps ranks apart', () => {
     const ranks = ranksOf(`
 vllm:num_requests_running{engine="1",model_name="a"} 3
