@@ -60,9 +60,11 @@ const TGI: Script = {
   },
 };
 
+const LLAMACPP_METRICS = fixture('metrics/llamacpp-ik-fork-2025-08-pr695.prom');
+
 const LLAMACPP: Script = {
   '/v1/models': models('gpt-oss.gguf', 'llamacpp'),
-  '/metrics': fixture('metrics/llamacpp-ik-fork-2025-08-pr695.prom'),
+  '/metrics': LLAMACPP_METRICS,
   '/props': {
     total_slots: 2,
     is_sleeping: false,
@@ -286,10 +288,7 @@ describe('figures', () => {
   });
 
   it('of llama.cpp have no waiting prefill while a request waits for a slot: its prompt is in no answer', async () => {
-    const metrics = String(LLAMACPP['/metrics']).replace(
-      'requests_deferred 0',
-      'requests_deferred 1',
-    );
+    const metrics = LLAMACPP_METRICS.replace('requests_deferred 0', 'requests_deferred 1');
     const rank = await scraped({ ...LLAMACPP, '/metrics': metrics });
     expect(rank).toMatchObject({ waiting: 1, waitingPrefillTokens: null });
   });
