@@ -1,8 +1,17 @@
-import { describe, expect, it, vi } from 'vitest';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { ManualTime } from '../shared/runtime/manual-time.ts';
 import type { ProcessEvidence } from './events.ts';
 import type { ListedProcess } from './evidence-list.ts';
 import { ProcessWitness } from './evidence.ts';
+
+const folders: string[] = [];
+
+afterEach(async () => {
+  for (const folder of folders.splice(0)) await rm(folder, { recursive: true });
+});
 
 const SERVE = { pid: 7, command: 'python -m vllm serve /models/tiny --port 8001' };
 
@@ -42,6 +51,10 @@ describe('evidence from the process list', () => {
   it('is unknown where no list ever had the process: it may be in another container', async () => {
     const others = [
       { pid: 1, command: 'vllm serve --port 8002' },
+      {
+        pid: 4,
+        command: 'node /opt/spillway/bin/main.ts agent --engine-log /var/log/vllm --port 8001',
+      },
       { pid: 2, command: 'nginx --port 8001' },
       { pid: 3, command: 'vllm serve' },
     ];
@@ -100,5 +113,57 @@ describe('evidence from the process list', () => {
     });
     expect((await seen.evidence('refuses')).state).toBe('unknown');
     expect((await seen.evidence('refuses')).state).toBe('unknown');
+  });
+});
+
+describe('a pid file', () => {
+  async function beside(
+    text: string | null,
+    lives: ReadonlySet<number>,
+  ): Promise<{ readonly seen: ProcessWitness; readonly write: (text: string) => Promise<void> }> {
+    const folder = await mkdtemp(join(tmpdir(), 'spillway-pid-'));
+    folders.push(folder);
+    const pidFile = join(folder, 'engine.pid');
+    if (text !== null) await writeFile(pidFile, text);
+    const seen = new ProcessWitness({
+      url: 'http://192.0.2.7:8001',
+      pidFile,
+      unit: null,
+      log: null,
+      clock: new ManualTime(),
+      listProcesses: () => Promise.reject(new Error('not asked')),
+      showUnit: () => Promise.reject(new Error('not asked')),
+      processLives: (pid) => Promise.resolve(lives.has(pid)),
+    });
+    return { seen, write: (next) => writeFile(pidFile, next) };
+  }
+
+  it('names a living process or a gone one, at once', async () => {
+    const lives = new Set([7]);
+    const { seen } = await beside('7\n', lives);
+    expect(await seen.evidence('refuses')).toMatchObject({
+      state: 'alive',
+      process: { source: 'pidFile', pid: 7 },
+    });
+    lives.clear();
+    expect((await seen.evidence('refuses')).state).toBe('absent');
+  });
+
+  it.each([[null], [''], ['many\n'], ['-1\n'], ['0\n']])(
+    'that says %j names none',
+    async (text) => {
+      const { seen } = await beside(text, new Set([7]));
+      expect(await seen.evidence('refuses')).toMatchObject({ state: 'absent', process: null });
+    },
+  );
+
+  it('that denied a port that answered is not believed until it names a living process', async () => {
+    const { seen, write } = await beside(null, new Set([7]));
+    expect((await seen.evidence('answers')).state).toBe('alive');
+    expect((await seen.evidence('refuses')).state).toBe('unknown');
+    await write('7\n');
+    expect((await seen.evidence('refuses')).state).toBe('alive');
+    await write('8\n');
+    expect((await seen.evidence('refuses')).state).toBe('absent');
   });
 });

@@ -5,8 +5,7 @@
 //
 // Several workers write into one log, so a stage never goes back within one start; the first line of a stage after
 // `serving` or `failed`, and an engine's opening words, begin a start anew. A ratio is of its stage.
-// Lines: vLLM 0.32 (test/fixtures/load-logs/vllm-0.32.0.log, recorded), SGLang 0.5, TGI 3 and llama.cpp as their
-// sources print them (test/fixtures/load-logs/SOURCES.md).
+// Lines: vLLM 0.32 (test/fixtures/load-logs, recorded); SGLang 0.5, TGI 3 and llama.cpp as logs in public show them.
 
 import type { LoadProgress } from '../../shared/model/report.ts';
 
@@ -62,7 +61,7 @@ const RULES: readonly Rule[] = [
   ]),
   ...rules('warming', null, [
     /init engine \(.*\) took|Warming up model(?! for the compilation)/,
-    /warming up the model with an empty run|Application startup complete/,
+    /warming up the model with an empty run|main: model loaded|Application startup complete/,
   ]),
   ...rules('cache', null, [/KV cache size:|KV Cache is allocated|Available KV cache memory/]),
   ...rules('compiling', 1, [
@@ -73,14 +72,16 @@ const RULES: readonly Rule[] = [
     /Warming up model for the compilation|Autotuning process starts/,
   ]),
   ...rules('weights', 1, [
-    /Loading weights took|Model loading took|Load weight end|Shard ready in|offloaded \d+\/\d+ layers/,
+    /Loading weights took|Model loading took|Load weight end|Shard ready in/,
   ]),
   ...rules('weights', 0, [
     /Loading \w+ checkpoint shards:\s+(\d+)%/,
-    /Starting to load model|Load weight begin|Starting shard|load_tensors: loading model/,
+    /Starting to load model|Load weight begin|Starting shard|main: loading model|load_(?:model|tensors): loading model/,
   ]),
   ...rules('weights', null, [/Waiting for shard to be ready/]),
-  ...rules('downloading', 1, [/Successfully downloaded weights|Time spent downloading weights/]),
+  ...rules('downloading', 1, [
+    /Successfully downloaded weights|Time spent downloading weights|Skipping download/,
+  ]),
   ...rules('downloading', 0, [
     /Download: \[(\d+)\/(\d+)\]/,
     /Fetching \d+ files:\s+(\d+)%/,
