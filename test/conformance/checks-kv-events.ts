@@ -129,6 +129,19 @@ const checks: readonly Check[] = [
     }),
   },
   {
+    name: 'a step that changes nothing in the cache publishes nothing',
+    needs: NEEDS,
+    run: withFeed(async (subject, feed) => {
+      const { blockTokens } = subject.sizes;
+      const from = feed.batches.length;
+      // Each block of the answer is filled by one step of many.
+      await complete(subject, { prompt: freshTokens(blockTokens), tokens: 3 * blockTokens + 1 });
+      await feed.until('the answer', from, (events) => storedBlocks(events) >= 4);
+      assert.equal(feed.batches.length - from, 4);
+      assert.ok(feed.batches.every(({ events }) => events.length > 0));
+    }),
+  },
+  {
     name: 'stored blocks tell the token ids that /tokenize tells, in whole blocks chained by parents',
     needs: NEEDS,
     run: withFeed(async (subject, feed) => {

@@ -3,6 +3,7 @@
 import type { Theme } from './check.ts';
 import { CACHE } from './checks-cache.ts';
 import { COUNTERS } from './checks-counters.ts';
+import { ENDS, FREEZING } from './checks-ends.ts';
 import { KV_EVENTS } from './checks-kv-events.ts';
 import { LEAVING } from './checks-leaving.ts';
 import { METRICS } from './checks-metrics.ts';
@@ -19,4 +20,6 @@ export const THEMES: readonly Theme[] = [
   LEAVING,
   PRESSURE,
   KV_EVENTS,
+  FREEZING,
+  ENDS,
 ];
