@@ -102,6 +102,8 @@ class SchedulerFigures {
       this.#pages = sizeLabel(labels['num_pages']);
       return;
     }
+    // With priorities the row without one has them all.
+    if ((labels['priority'] ?? '') !== '') return;
     const key = name === REALTIME ? realtime(labels['mode'] ?? '') : name;
     const place = placeOf(labels);
     const from = this.#from.get(key) ?? Infinity;
