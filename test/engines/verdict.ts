@@ -3,6 +3,8 @@
 export interface Verdict {
   /** Records a check; `detail` says what was seen. Returns whether it passed. */
   check(name: string, ok: boolean, detail?: string): boolean;
+  /** Records a check that could not be made, and what for. */
+  skip(name: string, missing: string): void;
   /** A figure without a bound. */
   note(text: string): void;
   heading(text: string): void;
@@ -13,6 +15,7 @@ export interface Verdict {
 export function createVerdict(print: (line: string) => void): Verdict {
   const failed: string[] = [];
   let passed = 0;
+  let skipped = 0;
   return {
     check(name, ok, detail) {
       if (ok) passed += 1;
@@ -20,12 +23,18 @@ export function createVerdict(print: (line: string) => void): Verdict {
       print(`  ${ok ? 'ok    ' : 'FAILED'} ${name}${detail === undefined ? '' : `: ${detail}`}`);
       return ok;
     },
+    skip(name, missing) {
+      skipped += 1;
+      print(`  skipped ${name}: without ${missing}`);
+    },
     note: (text) => print(`         ${text}`),
     heading: (text) => print(`\n${text}`),
     finish() {
       print('');
       for (const name of failed) print(`FAILED ${name}`);
-      print(`${passed} passed, ${failed.length} failed`);
+      print(
+        `${passed} passed, ${failed.length} failed${skipped === 0 ? '' : `, ${skipped} skipped`}`,
+      );
       return failed.length === 0 && passed > 0;
     },
   };

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { startGroup, type ProcessGroup } from './process-group.ts';
 import { waitFor } from './wait.ts';
 
-/** What `serve` below gives each engine: 1,024 blocks of 32 tokens. */
+/** KV cache of each engine behind Spillway: 1,024 blocks of 32 tokens. */
 export const KV_TOKENS = 32_768;
 export const MODEL = 'tiny-llama';
 const MODEL_FOLDER = join(import.meta.dirname, 'model');
@@ -37,32 +37,55 @@ export async function placeEngine(
   };
 }
 
+/** What an engine is started with beyond its place. */
+export interface EngineSetup {
+  readonly flags: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Cores of all its processes; that of its place where absent. */
+  readonly cores?: readonly number[];
+}
+
+/** The engines that stand behind Spillway. */
+const BEHIND_SPILLWAY: EngineSetup = {
+  flags: [
+    ...['--max-model-len', '16384', '--max-num-seqs', '8', '--max-num-batched-tokens', '1024'],
+    ...['--block-size', '32', '--num-gpu-blocks-override', String(KV_TOKENS / 32)],
+  ],
+};
+
 export class Engine {
   readonly place: EnginePlace;
   readonly #install: string;
+  readonly #setup: EngineSetup;
   #group: ProcessGroup | null = null;
 
-  constructor(place: EnginePlace, install: string) {
+  constructor(place: EnginePlace, install: string, setup: EngineSetup = BEHIND_SPILLWAY) {
     this.place = place;
     this.#install = install;
+    this.#setup = setup;
   }
 
   /** Returns at once: weights load for about a minute before the port opens. */
   start(): void {
     const { port, core, logPath, pidFile } = this.place;
+    const cores = this.#setup.cores ?? [core];
     this.#group = startGroup({
       // One core for all of its processes: an engine whose front end strays onto the other's core makes that
       // one as slow as it happens to be busy itself, which nothing beside it could predict.
       command: 'taskset',
-      args: ['-c', String(core), join(this.#install, 'bin', 'vllm'), ...serveArguments(port)],
+      args: [
+        ...['-c', cores.join(','), join(this.#install, 'bin', 'vllm')],
+        ...serveArguments(port, this.#setup.flags),
+      ],
       logPath,
       env: {
         VLLM_TARGET_DEVICE: 'cpu',
         VLLM_CPU_KVCACHE_SPACE: '1',
-        VLLM_CPU_OMP_THREADS_BIND: String(core),
+        VLLM_CPU_OMP_THREADS_BIND: cores.join('|'),
         VLLM_NO_USAGE_STATS: '1',
         DO_NOT_TRACK: '1',
         HF_HUB_OFFLINE: '1',
+        ...this.#setup.env,
       },
     });
     writeFileSync(pidFile, `${this.#group.pid}\n`);
@@ -110,9 +133,19 @@ export class Engine {
 
   /** SIGKILL to the process that computes, as a GPU fault or the kernel's memory killer would do. */
   killCore(): void {
+    this.signalCore('SIGKILL');
+  }
+
+  /** A signal to the process that computes: SIGSTOP is what a hung device looks like. */
+  signalCore(signal: NodeJS.Signals): void {
     const core = coreProcessOf(this.pid);
     if (core === null) throw new Error(`${this.place.name} has no EngineCore process`);
-    process.kill(core, 'SIGKILL');
+    process.kill(core, signal);
+  }
+
+  /** SIGTERM to the server alone. */
+  terminate(): void {
+    if (this.running()) process.kill(this.pid, 'SIGTERM');
   }
 
   /** Waits for the server to end after its core died, and clears away what is left of it. */
@@ -129,14 +162,13 @@ export class Engine {
   }
 }
 
-function serveArguments(port: number): string[] {
+function serveArguments(port: number, flags: readonly string[]): string[] {
   return [
     'serve',
     MODEL_FOLDER,
     ...['--served-model-name', MODEL, '--load-format', 'dummy'],
     ...['--host', '127.0.0.1', '--port', String(port)],
-    ...['--max-model-len', '16384', '--max-num-seqs', '8', '--max-num-batched-tokens', '1024'],
-    ...['--block-size', '32', '--num-gpu-blocks-override', String(KV_TOKENS / 32)],
+    ...flags,
     '--enforce-eager',
     '--enable-prompt-tokens-details',
     '--enable-server-load-tracking',
