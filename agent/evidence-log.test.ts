@@ -2,6 +2,7 @@ import { appendFile, mkdtemp, rename, rm, truncate, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { systemClock } from '../shared/runtime/clock.ts';
 import { ManualTime } from '../shared/runtime/manual-time.ts';
 import { LogTail, LogWitness } from './evidence-log.ts';
 
@@ -84,7 +85,7 @@ describe('a log that is followed', () => {
 describe('what a log tells', () => {
   it('is how far the start has come, and for how long it has told nothing', async () => {
     const time = new ManualTime();
-    const clock = { nowMs: () => time.nowMs(), wallMs: () => Date.now() };
+    const clock = { nowMs: () => time.nowMs(), wallMs: () => systemClock.wallMs() };
     const witness = new LogWitness(file, clock);
     expect(witness.sight()).toBeNull();
     await writeFile(file, 'Loading safetensors checkpoint shards:  50% Completed | 2/4\n');

@@ -1,11 +1,8 @@
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { ReplicaId } from '../shared/model/ids.ts';
 import { ManualTime } from '../shared/runtime/manual-time.ts';
 import { GpuAssignment, visibleGpus, type ProcessFacts } from './host-gpus.ts';
-import { HostWatch, machineFacts, runSmi, type HostWatchOptions } from './host.ts';
+import { HostWatch, machineFacts, type HostWatchOptions } from './host.ts';
 import type { SmiOutput } from './nvidia-smi.ts';
 import type { GpuFacts, GpuReading } from './policy/gpu-presence.ts';
 
@@ -157,41 +154,5 @@ describe('the GPUs of an engine', () => {
     const assignment = new GpuAssignment(facts({ 7: '0', 8: '1' }));
     expect(await assignment.of(7, gpus, none)).toEqual([A]);
     expect(await assignment.of(8, gpus, none)).toEqual([B]);
-  });
-});
-
-describe('nvidia-smi itself', () => {
-  const path = process.env['PATH'] ?? '';
-  let folder: string | null = null;
-  afterEach(async () => {
-    process.env['PATH'] = path;
-    if (folder !== null) await rm(folder, { recursive: true });
-    folder = null;
-  });
-
-  async function onPath(script: string): Promise<void> {
-    folder = await mkdtemp(join(tmpdir(), 'spillway-smi-'));
-    const file = join(folder, 'nvidia-smi');
-    await writeFile(file, `#!/bin/sh\n${script}\n`);
-    await chmod(file, 0o755);
-    process.env['PATH'] = `${folder}${delimiter}${path}`;
-  }
-
-  it('is run from the path, with what it printed and how it ended', async () => {
-    await onPath('echo "$1"; echo trouble >&2; exit 6');
-    const output = await runSmi(['--query-gpu=index']);
-    expect(output).toEqual({ exitCode: 6, stdout: '--query-gpu=index\n', stderr: 'trouble\n' });
-  });
-
-  it('that is not there has no exit code', async () => {
-    process.env['PATH'] = '/nonexistent';
-    expect(await runSmi(['-L'])).toMatchObject({ exitCode: null });
-  });
-
-  it('that cannot be run has no exit code', async () => {
-    await onPath('exit 0');
-    await chmod(join(folder ?? '', 'nvidia-smi'), 0o644);
-    process.env['PATH'] = folder ?? '';
-    expect(await runSmi(['-L'])).toMatchObject({ exitCode: null });
   });
 });

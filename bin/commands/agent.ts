@@ -4,6 +4,7 @@ import { Command } from 'commander';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
+import { evidenceOf, evidenceOptions } from '../cli/evidence-flags.ts';
 import { engineKindOption, engineKinds } from '../cli/engine-kinds.ts';
 import { kvEventsOf, kvEventsOptions, type KvEventsFlags } from '../cli/kv-events-flags.ts';
 import {
@@ -58,6 +59,9 @@ interface Flags extends KvEventsFlags {
   readonly config?: string;
   readonly engine?: readonly string[];
   readonly engineKind?: readonly string[];
+  readonly enginePidFile?: readonly string[];
+  readonly engineUnit?: readonly string[];
+  readonly engineLog?: readonly string[];
   readonly advertise?: readonly string[];
   readonly router?: readonly string[];
   readonly set?: readonly string[];
@@ -81,7 +85,7 @@ export function agentCommand(): Command {
     .addOption(listOption('--router <url...>', 'SPILLWAY_ROUTERS', 'link listener of a router'))
     .addOption(setOption())
     .addHelpText('after', EXAMPLES);
-  for (const option of kvEventsOptions()) command.addOption(option);
+  for (const option of [...evidenceOptions(), ...kvEventsOptions()]) command.addOption(option);
   addSettings(command, SETTINGS);
   return command.action(async (flags: Flags) => run(command, flags));
 }
@@ -122,6 +126,7 @@ function overlays(command: Command, flags: Flags): Overlay[] {
 function engineOverlays(command: Command, flags: Flags): Overlay[] {
   const { engine, advertise, engineKind } = flags;
   if (engine === undefined) {
+    evidenceOf(flags, 0);
     if (advertise === undefined && engineKind === undefined) return [];
     throw new UsageError(
       `${advertise === undefined ? '--engine-kind' : '--advertise'} needs --engine`,
@@ -134,11 +139,13 @@ function engineOverlays(command: Command, flags: Flags): Overlay[] {
   }
   const kinds = engineKinds(engineKind, engine.length);
   const events = kvEventsOf(flags, engine.length);
+  const evidence = evidenceOf(flags, engine.length);
   const value = engine.map((url, i) => ({
     url,
     kvEvents: events[i] ?? null,
     advertise: advertise?.[i] ?? null,
     kind: kinds[i] ?? null,
+    ...evidence[i],
   }));
   return [{ path: ['agent', 'engines'], value, source: sourceOf(command, 'engine') }];
 }

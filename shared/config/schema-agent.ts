@@ -130,12 +130,11 @@ const ENGINE = z.strictObject({
   kvEvents: KV_EVENTS.nullable()
     .default(null)
     .meta({ description: "The engine's KV events; `null`: as it tells itself (SGLang), or none." }),
-  pidFile: z
-    .string()
-    .min(1)
-    .nullable()
-    .default(null)
-    .meta({ description: "File with the engine's process id: evidence of loading or of death." }),
+  pidFile: z.string().min(1).nullable().default(null).meta({
+    description: "File with the engine's process id: evidence of loading or of death.",
+    'x-flag': '--engine-pid-file',
+    'x-env': 'SPILLWAY_ENGINE_PID_FILES',
+  }),
   unit: z
     .string()
     .regex(/^[\w:.@\\-]{1,256}$/, 'must be the name of a systemd unit, for example vllm.service')
