@@ -50,9 +50,10 @@ export class AgentLink {
 
   /** A router that does not answer is taken to be heard at once. */
   heard(target: TargetState): Heard {
-    if (this.router === null) return { untilMs: -Infinity, lateMs: 0 };
-    const silent = !this.echoes || this.fenced.has(target.replica);
-    return silent ? { untilMs: Infinity, lateMs: 0 } : this.sentState(target).echo.heard;
+    if (this.router === null) return { untilMs: -Infinity, lateMs: 0, sure: true };
+    if (this.fenced.has(target.replica)) return { untilMs: Infinity, lateMs: 0, sure: true };
+    if (!this.echoes) return { untilMs: Infinity, lateMs: 0, sure: false };
+    return this.sentState(target).echo.heard;
   }
 
   /** The link as the ledger knows it; null before its welcome. */
@@ -118,12 +119,14 @@ export class LinkTable {
   heard(target: TargetState): Heard {
     let untilMs = Infinity;
     let lateMs = 0;
+    let sure = true;
     for (const link of this.links.values()) {
       const heard = link.heard(target);
       untilMs = Math.min(untilMs, heard.untilMs);
       lateMs = Math.max(lateMs, heard.lateMs);
+      sure &&= heard.sure;
     }
-    return { untilMs, lateMs };
+    return { untilMs, lateMs, sure };
   }
 
   /** Distinct routers; a router that is linked twice counts once. */

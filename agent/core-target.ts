@@ -136,16 +136,16 @@ export class TargetState {
 
   scraped(rank: RankScrape, sentMs: number, nowMs: number): void {
     this.nowMs = nowMs;
-    const users = this.ledger.openCount() > 0;
+    const users = this.ledger.openCount() > 0 || this.hasForeign();
     this.scrape = { rank, sentMs };
     this.rates.scraped(rank, users, sentMs);
     this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
     this.told.scraped(rank, this.backlog.figures(this.learner.curve(), nowMs).waitingTokens);
     this.slots.tell(rank.runningMax);
     this.foreignCounted = null;
-    this.foreign.scraped({ atMs: sentMs, running: rank.running, waiting: rank.waiting });
-    this.correctUnstreamed(rank.firstTokensTotal, sentMs);
     const { running, waiting, kvUsageRatio } = rank;
+    this.foreign.scraped({ atMs: sentMs, running, waiting });
+    this.correctUnstreamed(rank.firstTokensTotal, sentMs);
     const known = this.history.momentAt(sentMs, { lateMs: 0, movedMs: this.rates.movedMs });
     const foreign = this.foreignNow(nowMs);
     const { head } = this.backlog;

@@ -9,7 +9,7 @@ const MAX_ASKED = 32;
 
 export class Echo {
   private asked: { readonly seq: number; readonly atMs: number; readonly scrapeMs: number }[] = [];
-  private state: Heard = { untilMs: -Infinity, lateMs: 0 };
+  private state: Heard = { untilMs: -Infinity, lateMs: 0, sure: true };
 
   /** A report that says what the scrape of `scrapeMs` said: whether to ask with it. */
   wants(scrapeMs: number | null): boolean {
@@ -26,7 +26,7 @@ export class Echo {
     const asked = this.asked[at];
     if (asked === undefined) return;
     this.asked.splice(0, at + 1);
-    this.state = { untilMs: asked.atMs, lateMs: nowMs - asked.atMs };
+    this.state = { untilMs: asked.atMs, lateMs: nowMs - asked.atMs, sure: true };
   }
 
   get heard(): Heard {

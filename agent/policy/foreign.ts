@@ -2,11 +2,12 @@
 //
 //   open    = running + waiting − requests of the ledger in the engine
 //   waiting = the engine's waiting − the ledger's without a first token, and never more than `open`: a preempted
-//             request of ours waits again, and is no stranger
+//             request of ours waits again, and is no stranger. Strangers in prefill run and are not seen
 //
-// each at least 0 and the least over the last two scrapes that are *settled*: everything that a router had sent when
-// the scrape was asked for has been heard. Until then messages may be under way, however slow a link is, and ours
-// would look foreign. Traffic that nobody has confirmed for `KEEP_MS` is unknown.
+// each at least 0, at the last scrape that is *settled*: everything that a router had sent when the scrape was asked
+// for has been heard. Until then messages may be under way, however slow a link is, and ours would look foreign.
+// Where a router cannot say what has been heard, the least over two scrapes counts: what was under way at one of them
+// is known at the next. Traffic that nobody has confirmed for `KEEP_MS` is unknown.
 
 export interface ScrapedLoad {
   /** When the scrape was asked for. */
@@ -34,6 +35,8 @@ export interface Foreign {
 export interface Heard {
   readonly untilMs: number;
   readonly lateMs: number;
+  /** Every router says so; else it is assumed of some. */
+  readonly sure: boolean;
 }
 
 interface Kept extends ScrapedLoad {
@@ -47,6 +50,7 @@ const KEEP_MS = 15_000;
 
 export class ForeignTraffic {
   private scrapes: Kept[] = [];
+  private sure = true;
 
   scraped(load: ScrapedLoad): void {
     this.scrapes.push({ ...load, lateMs: null });
@@ -54,7 +58,8 @@ export class ForeignTraffic {
   }
 
   /** Whether a scrape has been settled by this. */
-  heard({ untilMs, lateMs }: Heard): boolean {
+  heard({ untilMs, lateMs, sure }: Heard): boolean {
+    this.sure = sure;
     let settled = false;
     for (const scrape of this.scrapes) {
       if (scrape.lateMs !== null || scrape.atMs > untilMs) continue;
@@ -76,13 +81,14 @@ export class ForeignTraffic {
     this.scrapes = [];
   }
 
-  /** Null while two settled scrapes with the figures have not been seen, or not for long. */
+  /** Null while too few settled scrapes with the figures have been seen, and long after the last. */
   estimate(
     momentAt: (atMs: number, lateMs: number) => LedgerMoment,
     nowMs: number,
   ): Foreign | null {
-    const settled = this.scrapes.filter((scrape) => scrape.lateMs !== null);
-    if (settled.length < 2) return null;
+    const least = this.sure ? 1 : 2;
+    const settled = this.scrapes.filter((scrape) => scrape.lateMs !== null).slice(-least);
+    if (settled.length < least) return null;
     let waiting = Infinity;
     let open = Infinity;
     for (const { atMs, lateMs, ...scrape } of settled) {

@@ -6,13 +6,17 @@
 import type { RankScrape } from '../events.ts';
 
 const PREEMPTION_WINDOW_MS = 60_000;
+/** Prompts after which earlier ones count half in their mean. */
+const HALF_PROMPTS = 50;
 /** Weight of the newest interval in smoothed figures. */
 const SMOOTHING = 0.3;
 
 export class ScrapeRates {
   private before: RankScrape | null = null;
   private itl: number | null = null;
-  private meanUncached: number | null = null;
+  /** Computed tokens and prompts, both fading with the prompts seen. */
+  private computed = 0;
+  private prompts = 0;
   /** Preemption totals of the last minute, oldest first. */
   private preemptions: { readonly atMs: number; readonly total: number }[] = [];
   private moved = -Infinity;
@@ -24,7 +28,7 @@ export class ScrapeRates {
 
   /** Computed prompt tokens per request. */
   get meanUncachedTokens(): number | null {
-    return this.meanUncached;
+    return this.prompts > 0 ? this.computed / this.prompts : null;
   }
 
   /** When a counter was last seen to have moved. */
@@ -54,7 +58,9 @@ export class ScrapeRates {
     const computed = delta(scrape.computedTokensTotal, before.computedTokensTotal);
     const prompts = delta(scrape.firstTokensTotal, before.firstTokensTotal);
     if (computed !== null && prompts !== null && prompts > 0) {
-      this.meanUncached = smooth(this.meanUncached, computed / prompts);
+      const keep = 0.5 ** (prompts / HALF_PROMPTS);
+      this.computed = this.computed * keep + computed;
+      this.prompts = this.prompts * keep + prompts;
     }
   }
 
