@@ -8,12 +8,15 @@ import type { RankScrape } from '../events.ts';
 const PREEMPTION_WINDOW_MS = 60_000;
 /** Prompts after which earlier ones count half in their mean. */
 const HALF_PROMPTS = 50;
-/** Weight of the newest interval in smoothed figures. */
-const SMOOTHING = 0.3;
+/** Of token times: engines with long prefills between their tokens need some seconds to show a mean. */
+const HALF_LIFE_MS = 5_000;
 
 export class ScrapeRates {
   private before: RankScrape | null = null;
-  private itl: number | null = null;
+  /** Token times and tokens, both fading with time. */
+  private itlMsSum = 0;
+  private itlTokens = 0;
+  private beforeMs = -Infinity;
   /** Computed tokens and prompts, both fading with the prompts seen. */
   private computed = 0;
   private prompts = 0;
@@ -23,7 +26,7 @@ export class ScrapeRates {
 
   /** ms between tokens of a stream. */
   get itlMs(): number | null {
-    return this.itl;
+    return this.itlTokens > 0 ? this.itlMsSum / this.itlTokens : null;
   }
 
   /** Computed prompt tokens per request. */
@@ -38,14 +41,16 @@ export class ScrapeRates {
 
   clear(): void {
     this.before = null;
+    this.beforeMs = -Infinity;
     this.preemptions = [];
     this.moved = -Infinity;
   }
 
   /** `users`: users' requests were open since the last scrape; else token times are the agent's own. */
   scraped(scrape: RankScrape, users: boolean, atMs: number): void {
-    const { before } = this;
+    const { before, beforeMs } = this;
     this.before = scrape;
+    this.beforeMs = atMs;
     this.notePreemptions(scrape.preemptionsTotal, atMs);
     if (before === null) return;
     if (COUNTERS.some((name) => (delta(scrape[name], before[name]) ?? 0) > 0)) this.moved = atMs;
@@ -53,7 +58,9 @@ export class ScrapeRates {
     const count = delta(scrape.itlCount, before.itlCount);
     const seconds = delta(scrape.itlSumSeconds, before.itlSumSeconds);
     if (count !== null && seconds !== null && count > 0) {
-      this.itl = smooth(this.itl, (seconds * 1_000) / count);
+      const keep = 0.5 ** (Math.max(0, atMs - beforeMs) / HALF_LIFE_MS);
+      this.itlMsSum = this.itlMsSum * keep + seconds * 1_000;
+      this.itlTokens = this.itlTokens * keep + count;
     }
     const computed = delta(scrape.computedTokensTotal, before.computedTokensTotal);
     const prompts = delta(scrape.firstTokensTotal, before.firstTokensTotal);
@@ -95,8 +102,4 @@ const COUNTERS = [
 
 function delta(now: number | null, before: number | null): number | null {
   return now === null || before === null || now < before ? null : now - before;
-}
-
-function smooth(old: number | null, sample: number): number {
-  return old === null ? sample : old + SMOOTHING * (sample - old);
 }
