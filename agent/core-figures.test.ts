@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { FakeEngine, Harness, leaseFacts, REPLICA } from './core.harness.ts';
 import { ENGINE_FIGURES } from './policy/engine-figures.ts';
 import { AGENT_DEFAULTS } from '../shared/model/settings.ts';
-import type { LinkId } from '../shared/model/ids.ts';
+import type { LeaseId, LinkId } from '../shared/model/ids.ts';
 import type { ReplicaReport } from '../shared/model/report.ts';
 
 /** An agent whose engine is ready, and a router that has sent its empty snapshot. */
@@ -65,6 +65,30 @@ describe('the rate of prefill', () => {
     h.advance(1_100);
     expect(now(h).prefillTps).toBe(6_000);
     expect(now(h).derived).not.toContain('prefillTps');
+  });
+
+  test('is the engine’s own rather than what first tokens show, and that rather than a bound', () => {
+    const tpsWith = (derived: readonly string[]): number => {
+      const { h, link } = ready({ prefillBusyTokens: 0, prefillBusySeconds: 0, derived });
+      const { incarnation } = now(h);
+      const of = { replica: REPLICA, rank: 0, agoMs: 0 } as const;
+      const tokens = { promptTokens: 1_000, cachedTokens: 0, completionTokens: 1 };
+      for (let i = 0; i < 5; i += 1) {
+        const lease = `r${i}` as LeaseId;
+        const facts = leaseFacts(lease, { promptTokens: 1_000, uncachedTokens: 1_000 });
+        h.say(link, { kind: 'sent', ...of, seq: 3 * i + 1, ...facts, incarnation });
+        h.advance(500);
+        h.say(link, { kind: 'firstToken', ...of, seq: 3 * i + 2, lease });
+        const ended = { kind: 'ended', outcome: 'complete', usage: tokens } as const;
+        h.say(link, { ...ended, ...of, seq: 3 * i + 3, lease });
+        h.advance(500);
+      }
+      tell(h, { prefillBusyTokens: 12_000, prefillBusySeconds: 2 });
+      h.advance(3_000);
+      return now(h).prefillTps ?? 0;
+    };
+    expect(tpsWith([])).toBe(6_000);
+    expect(tpsWith(['prefillBusyTokens'])).toBeCloseTo(2_000, -2);
   });
 
   test('is said to be derived where the engine counts cached tokens too', () => {
