@@ -136,7 +136,9 @@ function serverInfo({ host }: SglangServer): object {
   const { profile, maxModelLen } = engines[0]!.model;
   return {
     model_path: options.model,
+    tokenizer_path: options.model,
     served_model_name: options.model,
+    mem_fraction_static: 0.88,
     context_length: maxModelLen,
     page_size: profile.blockTokens,
     max_running_requests: profile.maxNumSeqs,
