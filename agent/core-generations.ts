@@ -196,7 +196,8 @@ export class Generations {
     const ok = outcome.kind === 'ok' ? outcome : null;
     this.warmUp.ended(ok !== null, ok?.promptTokens ?? null, nowMs);
     if (step.purpose === 'probe') {
-      this.probers[open.target.rank]?.ended(probeOutcome(outcome), -Infinity, nowMs);
+      const engine = { movedMs: -Infinity, foreign: false };
+      this.probers[open.target.rank]?.ended(probeOutcome(outcome), engine, nowMs);
     }
     if (ok === null) {
       const cause = outcome.kind === 'failed' ? outcome.cause : null;
@@ -215,7 +216,11 @@ export class Generations {
   private probed(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): boolean {
     const { target } = open;
     const prober = this.probers[target.rank];
-    const verdict = prober?.ended(probeOutcome(outcome), target.lastMovedMs, nowMs);
+    const engine = {
+      movedMs: target.lastMovedMs,
+      foreign: (target.foreignNow(nowMs)?.open ?? 0) > 0,
+    };
+    const verdict = prober?.ended(probeOutcome(outcome), engine, nowMs);
     target.version += 1;
     if (verdict !== 'forgiven') this.judge(open, outcome, nowMs);
     if (verdict === 'good') return true;

@@ -3,6 +3,7 @@ import { probeDeadlineMs, Prober } from './prober.ts';
 
 const SETTINGS = { probeIntervalMs: 15_000, probeRecoveries: 3, silentMinMs: 10_000 };
 const FAILED = { ok: false, ttftMs: null, cause: 'timeout' };
+const STILL = { movedMs: -Infinity, foreign: false };
 const GOOD = { ok: true, ttftMs: 20, cause: null };
 
 describe('a ready replica', () => {
@@ -33,18 +34,19 @@ describe('a ready replica', () => {
 test('a degraded replica is probed so often that the recoveries fit in one interval', () => {
   const prober = new Prober(SETTINGS);
   prober.sent(false, 100_000);
-  prober.ended(FAILED, -Infinity, 104_000);
+  prober.ended(FAILED, STILL, 104_000);
   expect(prober.dueMs('degraded', null)).toBe(105_000);
 });
 
 describe('the end of a probe', () => {
   const verdict = (
     outcome: typeof FAILED | typeof GOOD | { ok: false; ttftMs: null; cause: string },
-    options: { moved?: number; canary?: boolean } = {},
+    options: { moved?: number; canary?: boolean; foreign?: boolean } = {},
   ): string => {
     const prober = new Prober(SETTINGS);
     prober.sent(options.canary ?? false, 1_000);
-    return prober.ended(outcome, options.moved ?? -Infinity, 5_000);
+    const engine = { movedMs: options.moved ?? -Infinity, foreign: options.foreign ?? false };
+    return prober.ended(outcome, engine, 5_000);
   };
 
   test('a token within the deadline is good', () => expect(verdict(GOOD)).toBe('good'));
@@ -55,13 +57,25 @@ describe('the end of a probe', () => {
     expect(verdict(FAILED, { moved: 999 })).toBe('bad'));
   test('a refused connection is the scrape’s matter', () =>
     expect(verdict({ ok: false, ttftMs: null, cause: 'refused' })).toBe('forgiven'));
+  test('a time-out behind work that no router told of is forgiven once, and never a canary', () => {
+    expect(verdict(FAILED, { foreign: true })).toBe('forgiven');
+    expect(verdict(FAILED, { foreign: true, canary: true })).toBe('bad');
+    const prober = new Prober(SETTINGS);
+    const engine = { movedMs: -Infinity, foreign: true };
+    prober.sent(false, 0);
+    expect(prober.ended(FAILED, engine, 10)).toBe('forgiven');
+    prober.sent(false, 20);
+    expect(prober.ended(FAILED, engine, 30)).toBe('bad');
+  });
+  test('a broken answer behind such work is as bad as any', () =>
+    expect(verdict({ ok: false, ttftMs: null, cause: 'broken' }, { foreign: true })).toBe('bad'));
   test('a status may mean that it is full: the second in a row is bad', () => {
     const prober = new Prober(SETTINGS);
     const status = { ok: false, ttftMs: null, cause: 'status' };
     prober.sent(false, 0);
-    expect(prober.ended(status, -Infinity, 10)).toBe('forgiven');
+    expect(prober.ended(status, STILL, 10)).toBe('forgiven');
     prober.sent(false, 20);
-    expect(prober.ended(status, -Infinity, 30)).toBe('bad');
+    expect(prober.ended(status, STILL, 30)).toBe('bad');
   });
 });
 
@@ -79,7 +93,7 @@ test('counts good probes in a row', () => {
     [GOOD, 1],
   ] as const) {
     prober.sent(false, 0);
-    prober.ended(outcome, -Infinity, 1);
+    prober.ended(outcome, STILL, 1);
     expect(prober.result?.consecutiveOk).toBe(expected);
   }
 });

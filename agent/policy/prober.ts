@@ -26,6 +26,14 @@ export interface ProbeOutcome {
   readonly cause: string | null;
 }
 
+/** What else is known of the engine at a probe's end. */
+export interface EngineMeanwhile {
+  /** When anything last moved in it. */
+  readonly movedMs: number;
+  /** It holds work that no router has told of. */
+  readonly foreign: boolean;
+}
+
 export class Prober {
   private readonly settings: ProberSettings;
   private sentMs = -Infinity;
@@ -73,10 +81,15 @@ export class Prober {
   }
 
   /**
-   * What the end of a probe means. A failure is forgiven where the engine moved since it was sent, was
-   * refused (the scrape decides about that), or first answered with a status: it may be full.
+   * What the end of a probe means. A failure is forgiven where the engine moved since it was sent, or was refused
+   * (the scrape decides about that). So is the first one in a row that is no canary, where the engine answered with
+   * a status (it may be full) or somebody else's work was in it, whose size nobody knows.
    */
-  ended(outcome: ProbeOutcome, movedMs: number, nowMs: number): 'good' | 'bad' | 'forgiven' {
+  ended(
+    outcome: ProbeOutcome,
+    engine: EngineMeanwhile,
+    nowMs: number,
+  ): 'good' | 'bad' | 'forgiven' {
     const before = this.last;
     this.flying = false;
     this.consecutiveOk = outcome.ok ? this.consecutiveOk + 1 : 0;
@@ -85,9 +98,9 @@ export class Prober {
       this.vouched(nowMs);
       return 'good';
     }
-    if (movedMs >= this.sentMs || outcome.cause === 'refused') return 'forgiven';
-    const firstStatus = outcome.cause === 'status' && before?.ok !== false && !this.canary;
-    return firstStatus ? 'forgiven' : 'bad';
+    if (engine.movedMs >= this.sentMs || outcome.cause === 'refused') return 'forgiven';
+    const excused = outcome.cause === 'status' || (outcome.cause === 'timeout' && engine.foreign);
+    return excused && before?.ok !== false && !this.canary ? 'forgiven' : 'bad';
   }
 
   /** The engine is another one: nothing is known of it. */
