@@ -65,6 +65,8 @@ export class EngineCore {
   readonly #random: Random;
   readonly #log: KvEventLog | null;
   readonly #kernels: ColdKernels;
+  /** A copy that looks ahead: it neither counts nor tells of tokens. */
+  readonly #silent: boolean;
   /** Every request inside, the front end's included, that somebody still waits for. */
   readonly #open = new Map<string, OpenRequest>();
   /** In the front end, in order of arrival. */
@@ -86,6 +88,7 @@ export class EngineCore {
     this.stats = stats;
     this.#cursorMs = startMs;
     this.#log = kvEvents ? new KvEventLog() : null;
+    this.#silent = from !== undefined;
     if (from === undefined) {
       this.#kernels = new ColdKernels(profile);
       this.cache = new KvCache(profile.kvBlocks - 1, this.#log);
@@ -321,13 +324,15 @@ export class EngineCore {
       ends && finishReason === 'stop' ? END_TOKEN : answerToken(request.sequence.promptKey, index);
     request.generated += 1;
     request.sequence.append(tokenId);
+    if (ends) this.scheduler.drop(request);
+    if (this.#silent) {
+      if (ends) this.#open.delete(id);
+      return;
+    }
     this.stats.countToken(request, atMs);
-    events.push({
-      ...{ kind: 'token', id, atMs, tokenId, index, cachedTokens },
-      finish: ends ? finishReason : null,
-    });
+    const finish = ends ? finishReason : null;
+    events.push({ kind: 'token', id, atMs, tokenId, index, finish, cachedTokens });
     if (!ends) return;
-    this.scheduler.drop(request);
     this.stats.countFinished(request, { reason: finishReason, endedMs: atMs });
     this.#tellFinished(request, finishReason, events);
   }

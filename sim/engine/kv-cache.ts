@@ -8,6 +8,8 @@
 // Invariants: free + held = usable blocks, always; a block is free exactly when nobody holds it; a free block that
 // still has a key can be found and taken back.
 
+import { KeyTable } from './key-table.ts';
+
 const NONE = -1;
 
 /** What listens to evictions. */
@@ -25,7 +27,7 @@ export class KvCache {
   readonly #sameBefore: Int32Array;
   readonly #sameAfter: Int32Array;
   /** The oldest block of each key. */
-  readonly #byKey: KeyIndex;
+  readonly #byKey: KeyTable;
   readonly #listener: EvictionListener | null;
   readonly #head: number;
   #freeBlocks: number;
@@ -53,7 +55,7 @@ export class KvCache {
     this.#next = new Int32Array(usableBlocks + 1);
     this.#sameBefore = new Int32Array(usableBlocks);
     this.#sameAfter = new Int32Array(usableBlocks);
-    this.#byKey = new KeyIndex();
+    this.#byKey = new KeyTable(usableBlocks);
     this.#freeBlocks = usableBlocks;
     for (let block = 0; block <= usableBlocks; block += 1) {
       this.#previous[block] = block === 0 ? usableBlocks : block - 1;
@@ -191,47 +193,5 @@ export class KvCache {
     this.#next[block] = after;
     this.#previous[after] = block;
     this.#freeBlocks += 1;
-  }
-}
-
-/** key → block, with what was changed since a fork kept apart. */
-class KeyIndex {
-  #base: KeyIndex | null;
-  readonly #own = new Map<number, number>();
-  #size: number;
-
-  constructor(base: KeyIndex | null = null) {
-    this.#base = base;
-    this.#size = base === null ? 0 : base.#size;
-  }
-
-  get size(): number {
-    return this.#size;
-  }
-
-  /** −1 when there is none. */
-  get(key: number): number {
-    return this.#own.get(key) ?? this.#base?.get(key) ?? NONE;
-  }
-
-  set(key: number, block: number): void {
-    if (this.get(key) === NONE) this.#size += 1;
-    this.#own.set(key, block);
-  }
-
-  delete(key: number): void {
-    if (this.get(key) !== NONE) this.#size -= 1;
-    if (this.#base === null) this.#own.delete(key);
-    else this.#own.set(key, NONE);
-  }
-
-  clear(): void {
-    this.#base = null;
-    this.#own.clear();
-    this.#size = 0;
-  }
-
-  fork(): KeyIndex {
-    return new KeyIndex(this);
   }
 }
