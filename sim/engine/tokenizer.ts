@@ -44,14 +44,19 @@ export function tokenize(text: string): number[] {
 /** The text of token ids; special ones have none. */
 export function detokenize(ids: Iterable<number>): string {
   const bytes: number[] = [];
-  for (const id of ids) {
-    if (id >= SPECIAL) continue;
-    for (let offset = 0; offset < PIECE_BYTES; offset += 1) {
-      const byte = Math.floor(id / 256 ** offset) % 256;
-      if (byte !== FILL) bytes.push(byte);
-    }
-  }
+  for (const id of ids) bytes.push(...tokenBytes(id));
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(bytes));
+}
+
+/** The UTF-8 bytes of one token; none for a special one. */
+export function tokenBytes(id: number): number[] {
+  const bytes: number[] = [];
+  if (id >= SPECIAL) return bytes;
+  for (let offset = 0; offset < PIECE_BYTES; offset += 1) {
+    const byte = Math.floor(id / 256 ** offset) % 256;
+    if (byte !== FILL) bytes.push(byte);
+  }
+  return bytes;
 }
 
 /** A chat message as the template sees it: text, and keys of parts that are none. */

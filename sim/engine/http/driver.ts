@@ -14,6 +14,10 @@ export interface DriverListener {
   readonly serving: () => void;
   /** A step has ended whose KV events are published. */
   readonly blocks: (events: readonly KvEvent[]) => void;
+  /** A pause or a sleep has come to rest. */
+  readonly rested: () => void;
+  /** A shutdown is through. */
+  readonly stopped: () => void;
 }
 
 interface DriverRuntime {
@@ -88,6 +92,8 @@ export class EngineDriver {
     for (const event of events) {
       if (event.kind === 'serving') this.#listener.serving();
       else if (event.kind === 'blocks') this.#listener.blocks(event.events);
+      else if (event.kind === 'paused') this.#listener.rested();
+      else if (event.kind === 'stopped') this.#listener.stopped();
       else if ('id' in event && event.kind !== 'preempted') {
         const listener = this.#listeners.get(event.id);
         if (event.kind !== 'token') this.#listeners.delete(event.id);

@@ -3,23 +3,27 @@
 // One engine request an answer; texts, counts and ends are kept in `choices`. A client that goes away is the
 // caller's to notice: it calls `abort`.
 
-import { answerLength } from '../answers.ts';
 import type { SubmitResult } from '../model.ts';
 import { tokenSequence } from '../sequence.ts';
 import type { FinishReason } from '../stats.ts';
 import { detokenize } from '../tokenizer.ts';
+import { planAnswer, type AnswerPlan, type AnswerWish } from './answer-plan.ts';
 import type { EngineDriver, RequestEvent } from './driver.ts';
 
 /** What is to be generated. Lengths in tokens. */
-export interface GenerationPlan {
+export interface GenerationPlan extends AnswerWish {
   /** Unique among the open requests of the process. */
   readonly id: string;
   readonly prompts: readonly Uint32Array[];
   /** Answers per prompt. */
   readonly n: number;
-  /** Null: until the model stops by itself. */
-  readonly maxTokens: number | null;
   readonly cacheSalt?: string | undefined;
+  /** Name of the adapter. */
+  readonly lora?: string | undefined;
+  /** Lower is earlier, where the engine schedules by it. */
+  readonly priority?: number;
+  /** Each of `n` answers is another one. */
+  readonly varied?: boolean;
 }
 
 /** One answer as far as it has come. Lengths in tokens. */
@@ -32,6 +36,13 @@ export interface Choice {
   readonly promptTokens: number;
   cachedTokens: number;
   finish: FinishReason | null;
+  /** The stop string that ended it. */
+  stopReason: string | null;
+  /** Of the answer so far. */
+  readonly tokenIds: number[];
+  /** ms of the engine's clock; null before there is one. */
+  firstTokenMs: number | null;
+  lastTokenMs: number | null;
 }
 
 /** One token of a choice, which `choice` includes already. */
@@ -45,6 +56,8 @@ export interface TokenPiece {
 
 export interface GenerationListener {
   token(choice: Choice, piece: TokenPiece): void;
+  /** The engine has ended an answer itself, without a token: pause, sleep or shutdown. */
+  cut?(choice: Choice, reason: FinishReason): void;
   /** Every answer has ended. */
   ended(): void;
   /** The engine failed; nothing more comes. */
@@ -57,7 +70,8 @@ export class GenerationRun {
   readonly plan: GenerationPlan;
   readonly choices: readonly Choice[];
   readonly driver: EngineDriver;
-  readonly #engineIds: readonly string[];
+  /** One a choice. */
+  readonly engineIds: readonly string[];
   #listener: GenerationListener | null = null;
   #open = true;
 
@@ -73,29 +87,23 @@ export class GenerationRun {
         promptTokens: prompt.length,
         cachedTokens: 0,
         finish: null,
+        stopReason: null,
+        tokenIds: [],
+        firstTokenMs: null,
+        lastTokenMs: null,
       })),
     );
-    this.#engineIds = this.choices.map(({ index }) => `${plan.id}.${index}`);
+    this.engineIds = this.choices.map(({ index }) => `${plan.id}.${index}`);
   }
 
   /** Hands all to the engine; when it refuses one, none is left there. */
   submit(listener: GenerationListener): SubmitFault | null {
-    const { plan, driver } = this;
-    const { profile } = driver.model;
     this.#listener = listener;
     for (const choice of this.choices) {
-      const prompt = plan.prompts[Math.floor(choice.index / plan.n)];
-      const id = this.#engineIds[choice.index];
-      if (prompt === undefined || id === undefined) continue;
-      const sequence = tokenSequence(prompt, profile.blockTokens, { salt: plan.cacheSalt });
-      const answerTokens =
-        plan.maxTokens ?? answerLength(sequence.promptKey, profile.meanAnswerTokens);
-      const finishReason = plan.maxTokens === null ? 'stop' : 'length';
-      const request = { id, sequence, answerTokens, finishReason } as const;
-      const result = driver.submit(request, (event) => this.#take(choice, event, listener));
-      if (result.ok) continue;
+      const fault = this.#submitOne(choice, listener);
+      if (fault === null) continue;
       this.abort();
-      return result.reason;
+      return fault;
     }
     return null;
   }
@@ -103,7 +111,7 @@ export class GenerationRun {
   /** Nobody waits for the answer any more. */
   abort(): void {
     this.#open = false;
-    for (const id of this.#engineIds) this.driver.abort(id);
+    for (const id of this.engineIds) this.driver.abort(id);
   }
 
   /** The engine gives it up, and lives on. */
@@ -113,22 +121,89 @@ export class GenerationRun {
     this.#listener?.failed();
   }
 
-  #take(choice: Choice, event: RequestEvent, listener: GenerationListener): void {
+  #submitOne(choice: Choice, listener: GenerationListener): SubmitFault | null {
+    const { plan, driver } = this;
+    const { profile, maxModelLen } = driver.model;
+    const prompt = plan.prompts[Math.floor(choice.index / plan.n)];
+    const id = this.engineIds[choice.index];
+    if (prompt === undefined || id === undefined) throw new Error('a choice has a prompt');
+    const answer = planAnswer(this.#wishOf(choice), {
+      key: tokenSequence(prompt, profile.blockTokens).promptKey,
+      meanTokens: profile.meanAnswerTokens,
+      roomTokens: Math.max(1, maxModelLen - prompt.length),
+    });
+    const sequence = tokenSequence(prompt, profile.blockTokens, {
+      salt: plan.cacheSalt,
+      lora: plan.lora,
+      ...(answer.ids === null ? {} : { answerIds: answer.ids }),
+    });
+    const request = {
+      id,
+      sequence,
+      answerTokens: answer.tokens,
+      finishReason: answer.finish,
+      priority: plan.priority ?? 0,
+      ...(plan.maxTokens === null ? {} : { maxTokensParam: plan.maxTokens }),
+    };
+    const result = driver.submit(request, (event) =>
+      this.#take(choice, event, { answer, listener }),
+    );
+    return result.ok ? null : result.reason;
+  }
+
+  #wishOf({ index }: Choice): AnswerWish {
+    const copy = index % this.plan.n;
+    if (this.plan.varied !== true || copy === 0) return this.plan;
+    return { ...this.plan, seed: (this.plan.seed ?? 0) + copy };
+  }
+
+  #take(
+    choice: Choice,
+    event: RequestEvent,
+    to: { readonly answer: AnswerPlan; readonly listener: GenerationListener },
+  ): void {
     if (!this.#open) return;
     if (event.kind === 'failed') {
       this.abort();
-      listener.failed();
+      to.listener.failed();
     } else if (event.kind === 'token') {
-      const text = detokenize([event.tokenId]);
-      choice.cachedTokens = event.cachedTokens;
-      choice.text += text;
-      choice.tokens += 1;
-      choice.finish = event.finish;
-      const { tokenId, index, finish } = event;
-      listener.token(choice, { tokenId, text, index, finish });
-    } else if (this.choices.every(({ finish }) => finish !== null)) {
-      this.#open = false;
-      listener.ended();
+      this.#takeToken(choice, event, to);
+    } else {
+      this.#takeEnd(choice, event, to);
     }
+  }
+
+  #takeToken(
+    choice: Choice,
+    event: Extract<RequestEvent, { kind: 'token' }>,
+    { answer, listener }: { readonly answer: AnswerPlan; readonly listener: GenerationListener },
+  ): void {
+    const { index, finish } = event;
+    const tokenId = answer.ids?.[index] ?? event.tokenId;
+    const text = answer.texts?.[index] ?? detokenize([tokenId]);
+    choice.cachedTokens = event.cachedTokens;
+    choice.text += text;
+    choice.tokens += 1;
+    choice.tokenIds.push(tokenId);
+    choice.firstTokenMs ??= event.atMs;
+    choice.lastTokenMs = event.atMs;
+    choice.finish = finish;
+    if (finish === 'stop') choice.stopReason = answer.stopReason;
+    listener.token(choice, { tokenId, text, index, finish });
+  }
+
+  #takeEnd(
+    choice: Choice,
+    { reason, cachedTokens }: Extract<RequestEvent, { kind: 'finished' }>,
+    { listener }: { readonly listener: GenerationListener },
+  ): void {
+    if (choice.finish === null) {
+      choice.cachedTokens = cachedTokens;
+      choice.finish = reason;
+      listener.cut?.(choice, reason);
+    }
+    if (!this.choices.every(({ finish }) => finish !== null)) return;
+    this.#open = false;
+    listener.ended();
   }
 }

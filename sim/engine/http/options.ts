@@ -2,6 +2,7 @@
 
 import type { KvEventsConfig } from './kv-publisher.ts';
 import type { KvEventForm } from './kv-wire.ts';
+import type { VllmOptions } from './vllm/options.ts';
 import { ENGINE_PROFILES, engineProfile, type EngineProfile } from '../profiles.ts';
 
 export const ENGINE_KINDS = ['vllm', 'tgi', 'sglang'] as const;
@@ -28,6 +29,7 @@ export interface EngineServerOptions {
   readonly kvEvents?: KvEventsConfig;
   /** Default map, as a vLLM from 0.24 on. */
   readonly kvEventForm?: KvEventForm;
+  readonly vllm?: VllmOptions;
   /** TGI: requests inside before 429. Default 128. */
   readonly maxConcurrentRequests?: number;
   /** SGLang: `/metrics` is there, as `--enable-metrics` has it. Default false. */

@@ -7,7 +7,8 @@ export interface Reply {
   /** Sent as JSON; a string is sent as it is. */
   readonly body: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly contentType?: string;
+  /** JSON where absent; null for none. */
+  readonly contentType?: string | null;
 }
 
 /** vLLM's error body; `code` is the status. */
@@ -27,7 +28,7 @@ export function methodNotAllowed(allow: string): Reply {
   return { status: 405, body: { detail: 'Method Not Allowed' }, headers: { allow } };
 }
 
-const CORE_DEAD_MESSAGE =
+export const CORE_DEAD_MESSAGE =
   'EngineCore encountered an issue. See stack trace (above) for the root cause.';
 
 export const CORE_DEAD = errorReply(500, 'InternalServerError', CORE_DEAD_MESSAGE);
@@ -47,17 +48,21 @@ export function sendReply(response: ServerResponse, reply: Reply, wallMs: number
   beginHeaders(response, wallMs);
   for (const [name, value] of Object.entries(reply.headers ?? {})) response.setHeader(name, value);
   response.setHeader('content-length', bytes.length);
-  if (bytes.length > 0) {
-    response.setHeader('content-type', reply.contentType ?? 'application/json');
-  }
+  const type = reply.contentType === undefined ? 'application/json' : reply.contentType;
+  if (bytes.length > 0 && type !== null) response.setHeader('content-type', type);
   response.setHeader('vary', 'Origin');
   response.writeHead(reply.status);
   response.end(bytes);
 }
 
 /** Status and headers of a stream, sent before anything is known of the answer. */
-export function sendStreamHead(response: ServerResponse, wallMs: number): void {
+export function sendStreamHead(
+  response: ServerResponse,
+  wallMs: number,
+  headers: Readonly<Record<string, string>> = {},
+): void {
   beginHeaders(response, wallMs);
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   response.setHeader('content-type', 'text/event-stream; charset=utf-8');
   response.setHeader('vary', 'Origin');
   response.setHeader('transfer-encoding', 'chunked');

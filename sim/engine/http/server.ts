@@ -103,13 +103,19 @@ class EngineServer implements RunningEngine, EngineHost {
     this.runtime = runtime;
     this.startedWallMs = runtime.clock.wallMs();
     this.openedWallMs = this.startedWallMs;
-    const start = { nowMs: runtime.clock.nowMs(), loadingMs: this.#loadingMs() };
+    const start = {
+      nowMs: runtime.clock.nowMs(),
+      loadingMs: this.#loadingMs(),
+      kvEvents: feed !== null,
+    };
     this.#feed = feed;
     this.engines = Array.from({ length: options.dataParallelSize ?? 1 }, (_, rank) => {
       const model = new EngineModel(options.profile, runtime.random, start);
       return new EngineDriver(model, runtime, {
         serving: () => this.#served(),
         blocks: (events) => this.#feed?.publish(rank, events),
+        rested: () => this.#surface.rested?.(),
+        stopped: () => this.#surface.stopped?.(),
       });
     });
     this.#listener = new Listener(options, runtime.timers, (request, response) => {

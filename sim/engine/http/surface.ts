@@ -57,6 +57,10 @@ export interface EngineSurface {
   coreDied(): void;
   /** The device fails under what is computed and lives on; absent where a kind's engine would not survive it. */
   failBatch?(): void;
+  /** A rank's pause or sleep has come to rest. */
+  rested?(): void;
+  /** A rank's shutdown is through. */
+  stopped?(): void;
   /** SIGTERM. The process is gone once `host.exit()` was called. */
   terminate(): void;
 }

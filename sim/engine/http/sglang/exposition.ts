@@ -5,7 +5,7 @@
 // Schedulers' families carry the ranks as labels, `dp_rank` only where there are several; the front end's only the model.
 
 import type { Histogram } from '../../stats.ts';
-import { formatFloat } from '../vllm/exposition.ts';
+import { formatFloat } from '../vllm/text-format.ts';
 import type { SglangFrontStats, SglangGauges, SglangRankStats } from './stats.ts';
 
 export interface SglangExpositionInput {

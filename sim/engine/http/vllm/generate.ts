@@ -6,31 +6,24 @@
 import type { ServerResponse } from 'node:http';
 
 import type { EngineDriver } from '../driver.ts';
-import { GenerationRun, type GenerationListener } from '../generation.ts';
-import { CORE_DEAD, CORE_DEAD_EVENT, QUEUE_FULL, sendReply, sendStreamHead } from '../reply.ts';
-import {
-  dataEvent,
-  DONE_EVENT,
-  roleChunk,
-  runningUsage,
-  textChunk,
-  usageChunk,
-  wholeAnswer,
-  type AnswerHead,
-} from './answers.ts';
+import { GenerationRun, type GenerationListener, type GenerationPlan } from '../generation.ts';
+import { CORE_DEAD, QUEUE_FULL, sendReply, sendStreamHead, type Reply } from '../reply.ts';
 import type { Generation } from './parse.ts';
+import type { Voice } from './voice.ts';
 
 export interface GenerateContext {
   readonly driver: EngineDriver;
-  readonly head: AnswerHead;
+  /** Unique among open requests. */
+  readonly id: string;
   readonly wallMs: () => number;
-}
-
-interface Answering {
-  readonly context: GenerateContext;
-  readonly generation: Generation;
-  readonly response: ServerResponse;
-  readonly run: GenerationRun;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Of a whole answer, as they are when it is sent. */
+  readonly wholeHeaders: () => Readonly<Record<string, string>>;
+  readonly voiceOf: (run: GenerationRun) => Voice;
+  /** The protocol's own envelope. */
+  readonly refusal: (reply: Reply) => Reply;
+  /** It was taken. */
+  readonly started: (run: GenerationRun) => void;
 }
 
 export function answerGeneration(
@@ -38,50 +31,65 @@ export function answerGeneration(
   generation: Generation,
   response: ServerResponse,
 ): void {
-  const { head, driver } = context;
-  const run = new GenerationRun(driver, { ...generation, id: `${head.id}#${head.serial}` });
-  const answering = { context, generation, response, run };
+  const run = new GenerationRun(context.driver, planOf(context.id, generation));
+  const voice = context.voiceOf(run);
   response.once('close', () => {
     if (!response.writableFinished) run.abort();
   });
-  const fault = run.submit(generation.stream ? streamed(answering) : collected(answering));
+  const { stream } = generation;
+  const listener = stream ? streamed(voice, response) : collected(context, voice, response);
+  const fault = run.submit(listener);
   if (fault !== null) {
-    sendReply(response, fault === 'queue_full' ? QUEUE_FULL : CORE_DEAD, context.wallMs());
-  } else if (generation.stream) sendStreamHead(response, context.wallMs());
+    const reply = context.refusal(fault === 'queue_full' ? QUEUE_FULL : CORE_DEAD);
+    sendReply(response, { ...reply, headers: context.headers }, context.wallMs());
+    return;
+  }
+  context.started(run);
+  if (!stream) return;
+  sendStreamHead(response, context.wallMs(), context.headers);
+  const opening = voice.opening();
+  if (opening !== '') response.write(opening);
 }
 
-function streamed({ context, generation, response, run }: Answering): GenerationListener {
-  const { head } = context;
-  const ended = (): boolean => run.choices.every(({ finish }) => finish !== null);
-  const { blockTokens } = context.driver.model.profile;
+function planOf(id: string, generation: Generation): GenerationPlan {
+  const { prompts, n, maxTokens, minTokens, ignoreEos, stop, includeStop, seed } = generation;
+  const { forced, cacheSalt, lora, priority, varied } = generation;
   return {
-    token: (choice, { text, index, finish }) => {
-      const usage = generation.continuousUsage ? runningUsage(choice) : null;
-      if (index === 0 && head.kind === 'chat') {
-        const before = generation.continuousUsage ? runningUsage({ ...choice, tokens: 0 }) : null;
-        response.write(dataEvent(roleChunk(head, choice.index, before)));
-      }
-      const last = finish !== null && !generation.includeUsage && ended();
-      response.write(dataEvent(textChunk(head, choice.index, { text, finish, usage, last })));
-    },
-    ended: () => {
-      if (generation.includeUsage) {
-        response.write(dataEvent(usageChunk(head, run.choices, blockTokens)));
-      }
-      response.end(DONE_EVENT);
-    },
-    failed: () => response.end(CORE_DEAD_EVENT + DONE_EVENT),
+    ...{ id, prompts, n, maxTokens, minTokens, ignoreEos, stop, includeStop, seed },
+    ...{ forced, cacheSalt, lora, priority, varied },
   };
 }
 
-function collected({ context, response, run }: Answering): GenerationListener {
-  const { blockTokens } = context.driver.model.profile;
+function streamed(voice: Voice, response: ServerResponse): GenerationListener {
+  const write = (text: string): void => {
+    if (text !== '') response.write(text);
+  };
+  return {
+    token: (choice, piece) => write(voice.token(choice, piece)),
+    cut: (choice, reason) => write(voice.cut(choice, reason)),
+    ended: () => response.end(voice.ending()),
+    failed: () => {
+      const failure = voice.failure();
+      if (failure === null) response.destroy();
+      else response.end(failure);
+    },
+  };
+}
+
+function collected(
+  context: GenerateContext,
+  voice: Voice,
+  response: ServerResponse,
+): GenerationListener {
   return {
     token: () => {},
     ended: () => {
-      const body = wholeAnswer(context.head, run.choices, blockTokens);
-      sendReply(response, { status: 200, body }, context.wallMs());
+      const headers = { ...context.headers, ...context.wholeHeaders() };
+      sendReply(response, { status: 200, body: voice.whole(), headers }, context.wallMs());
     },
-    failed: () => sendReply(response, CORE_DEAD, context.wallMs()),
+    failed: () => {
+      const reply = context.refusal(CORE_DEAD);
+      sendReply(response, { ...reply, headers: context.headers }, context.wallMs());
+    },
   };
 }

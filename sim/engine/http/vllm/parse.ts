@@ -1,9 +1,6 @@
-// Reads generation requests as vLLM does: unknown members are ignored, wrong ones get its words.
-//
-// Stop strings, sampling, log probabilities, tools' grammar and `echo` have no effect on what a simulated model
-// says; they are accepted.
+// Reads chat and completion requests as vLLM does: unknown members are ignored, wrong ones get its words.
 
-import { errorReply, type Reply } from '../reply.ts';
+import type { Reply } from '../reply.ts';
 import {
   BEGIN_TOKEN,
   renderChat,
@@ -11,166 +8,129 @@ import {
   type TemplateMessage,
   type TemplatePiece,
 } from '../../tokenizer.ts';
+import { readSampling, relationFault, samplingFault, type Sampling } from './sampling.ts';
+import { certainCall, certainJson, toolFault, toolFlagFault, type ToolCall } from './tools.ts';
+import {
+  integerOf,
+  invalid,
+  isObject,
+  missing,
+  modelFault,
+  numberOf,
+  textOf,
+  valueFault,
+  type JsonObject,
+  type Parsed,
+  type Problem,
+} from './validation.ts';
 
-export type JsonObject = Readonly<Record<string, unknown>>;
+export type { JsonObject } from './validation.ts';
 
 export interface ParseContext {
+  /** Served name of the base model. */
   readonly model: string;
   readonly maxModelLen: number;
+  /** Names of the loaded adapters. */
+  readonly adapters?: readonly string[];
+  /** `--enable-auto-tool-choice` and a parser are set. Default true. */
+  readonly toolsEnabled?: boolean;
 }
 
 /** A generation request that can be run. Lengths in tokens. */
-export interface Generation {
+export interface Generation extends Sampling {
   readonly kind: 'chat' | 'completion';
   readonly prompts: readonly Uint32Array[];
-  /** Answers per prompt. */
-  readonly n: number;
   /** Null: until the model stops by itself. */
   readonly maxTokens: number | null;
-  readonly stream: boolean;
-  readonly includeUsage: boolean;
-  readonly continuousUsage: boolean;
-  readonly cacheSalt: string | undefined;
-}
-
-export type Parsed<T> =
-  | { readonly ok: true; readonly value: T }
-  | { readonly ok: false; readonly reply: Reply };
-
-interface Problem {
-  readonly type: string;
-  readonly loc: string;
-  readonly msg: string;
-  readonly input: unknown;
-}
-
-/** The body of a JSON route. */
-export function parseJsonBody(contentType: string | undefined, body: string): Parsed<JsonObject> {
-  const mediaType = (contentType ?? '').split(';')[0]?.trim().toLowerCase();
-  if (mediaType !== 'application/json') {
-    const message =
-      "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed";
-    return { ok: false, reply: errorReply(400, 'Bad Request', message) };
-  }
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch (error) {
-    return { ok: false, reply: malformedJson(error, body) };
-  }
-  if (isObject(value)) return { ok: true, value };
-  const problem = {
-    type: 'model_attributes_type',
-    loc: 'body',
-    msg: 'Input should be a valid dictionary or object to extract fields from',
-    input: value,
-  };
-  return { ok: false, reply: invalid([problem]) };
-}
-
-function malformedJson(error: unknown, body: string): Reply {
-  const text = error instanceof Error ? error.message : '';
-  const at = /position (\d+)/.exec(text)?.[1] ?? String(body.length);
-  const loc = `body.${at}`;
-  const message = `1 validation error:\n  {'type': 'json_invalid', 'loc': '${loc}', 'msg': 'JSON decode error', 'input': '<dict of 0 items>', 'ctx': {'error': '${text.replaceAll("'", '')}'}}`;
-  return errorReply(400, 'Bad Request', message, loc);
+  /** Name of the adapter that was asked for. */
+  readonly lora: string | undefined;
+  /** Most likely tokens told for each; null where probabilities were not asked for. */
+  readonly logprobs: number | null;
+  /** This and nothing else is said. */
+  readonly forced: string | null;
+  /** The answer is a call. */
+  readonly call: ToolCall | null;
+  /** Told before the answer, where an echo was asked for. */
+  readonly echoTexts: readonly string[];
 }
 
 export function parseChat(body: JsonObject, context: ParseContext): Parsed<Generation> {
+  const early = relationFault(body) ?? toolFault(body);
+  if (early !== null) return { ok: false, reply: early };
   const problems: Problem[] = [];
   const messages = readMessages(body, problems);
-  const common = readCommon(body, problems);
+  const sampling = readSampling(body, problems);
   if (problems.length > 0) return { ok: false, reply: invalid(problems) };
-  const fault = modelFault(body, context) ?? valueFault(body);
+  const maxTokens = integerOf(body['max_completion_tokens']) ?? integerOf(body['max_tokens']);
+  const fault =
+    modelFault(body['model'], namesOf(context)) ??
+    toolFlagFault(body, context.toolsEnabled ?? true) ??
+    samplingFault(body, maxTokens);
   if (fault !== null) return { ok: false, reply: fault };
   if (messages.length === 0) {
     const message =
       'Cannot apply chat template to an empty conversation. Provide at least one message.';
-    return { ok: false, reply: errorReply(400, 'BadRequestError', message) };
+    return { ok: false, reply: valueFault(message) };
   }
-  const tools =
-    Array.isArray(body['tools']) && body['tools'].length > 0 ? JSON.stringify(body['tools']) : null;
-  const maxTokens = integerOf(body['max_completion_tokens']) ?? integerOf(body['max_tokens']);
-  const prompts = [Uint32Array.from(renderChat(messages, tools))];
-  return limited({ ...common, kind: 'chat', prompts, maxTokens }, context);
+  const tools = Array.isArray(body['tools']) ? JSON.stringify(body['tools']) : null;
+  const call = certainCall(body);
+  const generation: Generation = {
+    ...sampling,
+    kind: 'chat',
+    prompts: [Uint32Array.from(renderChat(messages, tools))],
+    maxTokens,
+    lora: adapterOf(body, context),
+    logprobs: body['logprobs'] === true ? (numberOf(body['top_logprobs']) ?? 0) : null,
+    forced: call?.argumentsJson ?? certainJson(body['response_format']),
+    call,
+    echoTexts: [sampling.echo ? lastAssistantText(messages) : ''],
+  };
+  return limited(generation, context);
 }
 
 export function parseCompletion(body: JsonObject, context: ParseContext): Parsed<Generation> {
+  const early = relationFault(body) ?? promptFault(body) ?? logprobsFault(body);
+  if (early !== null) return { ok: false, reply: early };
   const problems: Problem[] = [];
-  const common = readCommon(body, problems);
+  const sampling = readSampling(body, problems);
   const prompts = readPrompts(body['prompt'], problems);
   if (problems.length > 0) return { ok: false, reply: invalid(problems) };
-  const fault = modelFault(body, context) ?? valueFault(body);
+  const maxTokens = body['max_tokens'] === null ? null : (integerOf(body['max_tokens']) ?? 16);
+  const fault = modelFault(body['model'], namesOf(context)) ?? samplingFault(body, maxTokens);
   if (fault !== null) return { ok: false, reply: fault };
   if (prompts.length === 0) {
     const message = 'Either prompt or prompt_embeds must be provided and non-empty.';
-    return { ok: false, reply: errorReply(400, 'BadRequestError', message) };
+    return { ok: false, reply: valueFault(message, { param: 'prompt' }) };
   }
-  const maxTokens = body['max_tokens'] === null ? null : (integerOf(body['max_tokens']) ?? 16);
-  return limited({ ...common, kind: 'completion', prompts, maxTokens }, context);
-}
-
-/** Token ids of `/tokenize`: a prompt or messages. */
-export function parseTokenize(body: JsonObject, context: ParseContext): Parsed<readonly number[]> {
-  const fault = modelFault(body, context);
-  if (fault !== null) return { ok: false, reply: fault };
-  if (typeof body['prompt'] === 'string') {
-    return { ok: true, value: [BEGIN_TOKEN, ...tokenize(body['prompt'])] };
-  }
-  const problems: Problem[] = [];
-  const messages = readMessages(body, problems);
-  if (problems.length > 0) return { ok: false, reply: invalid(problems) };
-  return { ok: true, value: renderChat(messages, null) };
-}
-
-function readCommon(
-  body: JsonObject,
-  problems: Problem[],
-): Pick<Generation, 'n' | 'stream' | 'includeUsage' | 'continuousUsage' | 'cacheSalt'> {
-  for (const name of ['max_tokens', 'max_completion_tokens', 'n']) {
-    const input = body[name];
-    if (input === undefined || input === null || Number.isInteger(input)) continue;
-    problems.push({
-      type: 'int_parsing',
-      loc: `body.${name}`,
-      msg: 'Input should be a valid integer',
-      input,
-    });
-  }
-  const stream = body['stream'] ?? false;
-  if (typeof stream !== 'boolean') {
-    problems.push({
-      type: 'bool_type',
-      loc: 'body.stream',
-      msg: 'Input should be a valid boolean',
-      input: stream,
-    });
-  }
-  const model = body['model'] ?? '';
-  if (typeof model !== 'string') {
-    problems.push({
-      type: 'string_type',
-      loc: 'body.model',
-      msg: 'Input should be a valid string',
-      input: model,
-    });
-  }
-  const options = isObject(body['stream_options']) ? body['stream_options'] : {};
-  const salt = body['cache_salt'];
-  return {
-    n: Math.max(1, integerOf(body['n']) ?? 1),
-    stream: stream === true,
-    includeUsage: options['include_usage'] === true,
-    continuousUsage: options['continuous_usage_stats'] === true,
-    cacheSalt: typeof salt === 'string' ? salt : undefined,
+  const generation: Generation = {
+    ...sampling,
+    kind: 'completion',
+    prompts: prompts.map(({ ids }) => ids),
+    maxTokens,
+    lora: adapterOf(body, context),
+    logprobs: numberOf(body['logprobs']),
+    forced: certainJson(body['response_format']),
+    call: null,
+    echoTexts: prompts.map(({ text }) => (sampling.echo ? text : '')),
   };
+  return limited(generation, context);
 }
 
-function readMessages(body: JsonObject, problems: Problem[]): TemplateMessage[] {
+/** Served names that a request may ask for. */
+export function namesOf({ model, adapters = [] }: ParseContext): readonly string[] {
+  return [model, ...adapters];
+}
+
+export function adapterOf(body: JsonObject, { adapters = [] }: ParseContext): string | undefined {
+  const model = textOf(body['model']);
+  return model !== undefined && adapters.includes(model) ? model : undefined;
+}
+
+export function readMessages(body: JsonObject, problems: Problem[]): TemplateMessage[] {
   const input = body['messages'];
   const loc = 'body.messages';
   if (input === undefined) {
-    problems.push({ type: 'missing', loc, msg: 'Field required', input: body });
+    problems.push(missing(loc, body));
     return [];
   }
   if (!Array.isArray(input)) {
@@ -181,17 +141,13 @@ function readMessages(body: JsonObject, problems: Problem[]): TemplateMessage[] 
     if (isObject(message) && typeof message['role'] === 'string') {
       return [{ role: message['role'], pieces: readContent(message) }];
     }
-    problems.push({
-      type: 'missing',
-      loc: `${loc}.${at}.role`,
-      msg: 'Field required',
-      input: message,
-    });
+    problems.push(missing(`${loc}.${at}.role`, message));
     return [];
   });
 }
 
-function readContent(message: JsonObject): TemplatePiece[] {
+/** Text, other parts and tool calls of a message, in order. */
+export function readContent(message: JsonObject): TemplatePiece[] {
   const pieces: TemplatePiece[] = [];
   const content = message['content'];
   if (typeof content === 'string') pieces.push({ kind: 'text', text: content });
@@ -207,109 +163,81 @@ function readContent(message: JsonObject): TemplatePiece[] {
   return pieces;
 }
 
-function readPrompts(prompt: unknown, problems: Problem[]): Uint32Array[] {
-  if (prompt === undefined || prompt === null || prompt === '') return [];
-  if (typeof prompt === 'string') return [promptOf(prompt)];
-  if (Array.isArray(prompt)) {
-    const list = prompt as readonly unknown[];
-    if (list.length > 0 && list.every(isTokenId)) return [Uint32Array.from(list)];
-    if (list.every((each) => typeof each === 'string')) return list.map(promptOf);
-    if (list.every((each) => Array.isArray(each) && each.length > 0 && each.every(isTokenId))) {
-      return list.map((each) => Uint32Array.from(each as number[]));
+/** Prompt and answer must fit; the generation itself where they do. */
+export function limited(generation: Generation, context: ParseContext): Parsed<Generation> {
+  const fault = contextFault(generation, context.maxModelLen);
+  return fault === null ? { ok: true, value: generation } : { ok: false, reply: fault };
+}
+
+function contextFault({ prompts, maxTokens }: Generation, maxModelLen: number): Reply | null {
+  if (maxTokens !== null && maxTokens > maxModelLen) {
+    const message = `max_tokens=${maxTokens} cannot be greater than max_model_len=${maxModelLen}. Please request fewer output tokens.`;
+    return valueFault(message, { param: 'max_tokens', value: String(maxTokens) });
+  }
+  const start = `This model's maximum context length is ${maxModelLen} tokens. However, `;
+  for (const { length } of prompts) {
+    if (length >= maxModelLen) {
+      const least = maxModelLen + 1;
+      const message = `${start}your prompt contains at least ${least} input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.`;
+      return valueFault(message, { param: 'input_tokens', value: String(least) });
     }
-  }
-  problems.push({
-    type: 'string_type',
-    loc: 'body.prompt.str',
-    msg: 'Input should be a valid string',
-    input: prompt,
-  });
-  return [];
-}
-
-function promptOf(text: string): Uint32Array {
-  return Uint32Array.from([BEGIN_TOKEN, ...tokenize(text)]);
-}
-
-function modelFault(body: JsonObject, context: ParseContext): Reply | null {
-  const model = body['model'];
-  if (typeof model !== 'string' || model === '' || model === context.model) return null;
-  const message = `The model \`${model}\` does not exist. Valid aliases: ${context.model}.`;
-  return errorReply(404, 'NotFoundError', message, 'model');
-}
-
-function valueFault(body: JsonObject): Reply | null {
-  const temperature = body['temperature'];
-  if (typeof temperature === 'number' && temperature < 0) {
-    const value = Number.isInteger(temperature) ? `${temperature}.0` : String(temperature);
-    return parameterFault('temperature', value, `temperature must be non-negative, got ${value}.`);
-  }
-  for (const name of ['max_tokens', 'max_completion_tokens']) {
-    const value = integerOf(body[name]);
-    if (value !== null && value < 1) {
-      return parameterFault(
-        'max_tokens',
-        String(value),
-        `max_tokens must be at least 1, got ${value}.`,
-      );
+    if (maxTokens !== null && length + maxTokens > maxModelLen) {
+      const message = `${start}you requested ${maxTokens} output tokens and your prompt contains ${length} input tokens, for a total of ${length + maxTokens} tokens. Please reduce the length of the input prompt or the number of requested output tokens.`;
+      return valueFault(message, { param: 'input_tokens', value: String(length) });
     }
   }
   return null;
 }
 
-function limited(generation: Generation, context: ParseContext): Parsed<Generation> {
-  const { maxModelLen } = context;
-  const { maxTokens } = generation;
-  if (maxTokens !== null && maxTokens > maxModelLen) {
-    const message = `max_tokens=${maxTokens} cannot be greater than max_model_len=${maxModelLen}. Please request fewer output tokens.`;
-    return { ok: false, reply: parameterFault('max_tokens', String(maxTokens), message) };
-  }
-  const start = `This model's maximum context length is ${maxModelLen} tokens. However, `;
-  for (const { length } of generation.prompts) {
-    if (length >= maxModelLen) {
-      const least = maxModelLen + 1;
-      const message = `${start}your prompt contains at least ${least} input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.`;
-      return { ok: false, reply: parameterFault('input_tokens', String(least), message) };
-    }
-    if (maxTokens !== null && length + maxTokens > maxModelLen) {
-      const message = `${start}you requested ${maxTokens} output tokens and your prompt contains ${length} input tokens, for a total of ${length + maxTokens} tokens. Please reduce the length of the input prompt or the number of requested output tokens.`;
-      return { ok: false, reply: parameterFault('input_tokens', String(length), message) };
+interface ReadPrompt {
+  readonly ids: Uint32Array;
+  readonly text: string;
+}
+
+function readPrompts(prompt: unknown, problems: Problem[]): ReadPrompt[] {
+  if (prompt === undefined || prompt === null || prompt === '') return [];
+  if (typeof prompt === 'string') return [promptOf(prompt)];
+  if (Array.isArray(prompt)) {
+    const list = prompt as readonly unknown[];
+    if (list.length > 0 && list.every(isTokenId))
+      return [{ ids: Uint32Array.from(list), text: '' }];
+    if (list.every((each) => typeof each === 'string')) return list.map(promptOf);
+    if (list.every((each) => Array.isArray(each) && each.length > 0 && each.every(isTokenId))) {
+      return list.map((each) => ({ ids: Uint32Array.from(each as number[]), text: '' }));
     }
   }
-  return { ok: true, value: generation };
+  const list = { type: 'list_type', msg: 'Input should be a valid list' };
+  const text = { type: 'string_type', msg: 'Input should be a valid string' };
+  for (const each of [list, list, text, list]) {
+    problems.push({ ...each, loc: 'body.prompt', input: prompt });
+  }
+  return [];
 }
 
-function parameterFault(param: string, value: string, message: string): Reply {
-  const text = `${message} (parameter=${param}, value=${value})`;
-  return errorReply(400, 'BadRequestError', text, param);
+function promptOf(text: string): ReadPrompt {
+  return { ids: Uint32Array.from([BEGIN_TOKEN, ...tokenize(text)]), text };
 }
 
-function invalid(problems: readonly Problem[]): Reply {
-  const head = `${problems.length} validation error${problems.length === 1 ? '' : 's'}:`;
-  const lines = problems.map(
-    ({ type, loc, msg, input }) =>
-      `  {'type': '${type}', 'loc': '${loc}', 'msg': '${msg}', 'input': ${pythonInput(input)}}`,
-  );
-  return errorReply(400, 'Bad Request', [head, ...lines].join('\n'), problems[0]?.loc ?? null);
+function promptFault(body: JsonObject): Reply | null {
+  const { prompt } = body;
+  if (prompt !== undefined && prompt !== null && prompt !== '') return null;
+  const message = 'Either prompt or prompt_embeds must be provided and non-empty.';
+  return valueFault(message, { param: 'prompt' });
 }
 
-function pythonInput(input: unknown): string {
-  if (Array.isArray(input)) return `'<list of ${input.length} items>'`;
-  if (isObject(input)) return `'<dict of ${Object.keys(input).length} items>'`;
-  if (typeof input === 'string') return `'${input.slice(0, 100)}'`;
-  if (input === true) return 'True';
-  if (input === false) return 'False';
-  return typeof input === 'number' ? String(input) : 'None';
+function logprobsFault(body: JsonObject): Reply | null {
+  const logprobs = numberOf(body['logprobs']);
+  if (logprobs === null || logprobs >= -1) return null;
+  const message = '`logprobs` must be a positive value or -1.';
+  return valueFault(message, { param: 'logprobs', value: String(logprobs) });
 }
 
-function integerOf(value: unknown): number | null {
-  return Number.isInteger(value) ? (value as number) : null;
+function lastAssistantText(messages: readonly TemplateMessage[]): string {
+  const last = messages.at(-1);
+  if (last?.role !== 'assistant') return '';
+  return last.pieces.map((piece) => (piece.kind === 'text' ? piece.text : '')).join('');
 }
 
 function isTokenId(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32;
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
