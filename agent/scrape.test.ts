@@ -332,7 +332,7 @@ describe("SGLang's loads", () => {
   });
   const withLoads = (...loads: object[]): Script => ({
     ...SGLANG,
-    '/v1/loads': { timestamp: '2026-11-30T00:00:00Z', loads },
+    '/v1/loads': { timestamp: '1970-01-12T13:46:40', loads },
   });
 
   async function ranks(script: Script): Promise<readonly RankScrape[]> {
@@ -357,6 +357,17 @@ describe("SGLang's loads", () => {
       computedTokensTotal: 92,
       blockTokens: 1,
     });
+  });
+
+  it('are as old as the clock of the engine’s own machine says, where it says its zone', async () => {
+    const aged = (timestamp: string): Script => ({
+      ...SGLANG,
+      '/v1/loads': { timestamp, loads: [load({ timestamp: 2_000_000 })] },
+    });
+    const [fresh] = await ranks(aged('1970-01-24T03:33:21.500000+00:00'));
+    expect(fresh?.waitingPrefillTokens).toBe(5_120);
+    const [old] = await ranks(aged('1970-01-24T03:33:50Z'));
+    expect(old).toMatchObject({ running: null, waitingPrefillTokens: null });
   });
 
   it('stand alone where metrics are off', async () => {

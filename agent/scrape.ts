@@ -60,7 +60,8 @@ export class EngineReader {
 
   async scrape(timeoutMs: number = SCRAPE_TIMEOUT_MS): Promise<ScrapeResult> {
     if (this.#adapter === null) {
-      const problem = this.#take(await detectKind(this.#options.client, timeoutMs));
+      // Two rounds of questions before the figures themselves.
+      const problem = this.#take(await detectKind(this.#options.client, timeoutMs / 4));
       if (problem !== null) return problem;
     }
     const result = await this.#current().scrape(timeoutMs);

@@ -12,6 +12,7 @@ import {
   objectOf,
   parseObject,
   positiveOf,
+  textOf,
   type JsonObject,
 } from './foreign-json.ts';
 
@@ -34,12 +35,17 @@ const FRESH_S = 5;
 const MAX_RANK = 1_023;
 const MAX_LOADS = 1_024;
 
-/** Null where the body is no load list, or an empty one: the scheduler's memory could not be read. */
+/**
+ * Null where the body is no load list, or an empty one: the scheduler's memory could not be read. `nowSeconds` is ours,
+ * since 1970; the engine's own clock goes before it where the answer has it, because no two machines' clocks agree.
+ */
 export function readSglangLoads(body: string, nowSeconds: number): readonly RankLoad[] | null {
-  const list = parseObject(body)?.['loads'];
+  const answer = parseObject(body);
+  const list = answer?.['loads'];
+  const now = writtenAt(answer?.['timestamp']) ?? nowSeconds;
   const loads = arrayOf(list)
     .slice(0, MAX_LOADS)
-    .flatMap((item) => loadOf(item, nowSeconds));
+    .flatMap((item) => loadOf(item, now));
   return loads.length === 0 ? null : loads.sort((a, b) => a.rank - b.rank);
 }
 
@@ -80,4 +86,12 @@ function gaugesOf(
     kvUsageRatio: usage === null ? null : Math.min(1, usage),
     waitingPrefillTokens: fresh ? amountOf(load['num_waiting_uncached_tokens']) : null,
   };
+}
+
+/** A time with its zone, in seconds since 1970: without a zone it may be any. */
+function writtenAt(value: unknown): number | null {
+  const text = textOf(value);
+  if (text === null || !/(?:Z|[+-]\d\d:?\d\d)$/.test(text)) return null;
+  const ms = Date.parse(text);
+  return Number.isNaN(ms) ? null : ms / 1_000;
 }

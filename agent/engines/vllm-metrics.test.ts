@@ -102,6 +102,17 @@ vllm:gpu_prefix_cache_hits_total{engine="0"} 30
     }
   });
 
+  it('counts ranks from the lowest here, where each server has some of them', () => {
+    const ranks = ranksOf(`
+vllm:num_requests_running{engine="6"} 1
+vllm:num_requests_running{engine="7"} 2
+`);
+    expect(ranks.map(({ rank, running }) => [rank, running])).toEqual([
+      [0, 1],
+      [1, 2],
+    ]);
+  });
+
   it('reads a body of 5 MB to all of its ranks', () => {
     const one = recorded('loaded');
     const ranks = Math.ceil(5_000_000 / one.length);

@@ -9,7 +9,9 @@
 //   first tokens      count of the time-to-first-token histogram
 //   steps             count of the iteration histogram: one observation for each output of a step
 //
-// Under Ray `vllm:` reads `vllm_` or `ray_vllm_`. One series per rank has the label `engine`; none means rank 0.
+// Under Ray `vllm:` reads `vllm_` or `ray_vllm_`. One series per rank has the label `engine`; none means rank 0. Where a
+// balancer is outside (one server for each rank, or for each machine's ranks), the label is the rank among all servers:
+// ranks are counted from the lowest one here, as `X-data-parallel-rank` does.
 
 import { absentRank } from '../events.ts';
 import type { EngineScrape, RankScrape } from '../events.ts';
@@ -69,9 +71,10 @@ export function readVllmMetrics(text: string): EngineScrape | null {
   }
   if (ranks.size === 0) return null;
   const ordered = [...ranks].sort(([a], [b]) => a - b);
+  const lowest = ordered[0]?.[0] ?? 0;
   return {
     startTimeSeconds,
-    ranks: ordered.map(([rank, figures]) => figures.scrape(rank, { everyRank, unit })),
+    ranks: ordered.map(([rank, figures]) => figures.scrape(rank - lowest, { everyRank, unit })),
   };
 }
 
