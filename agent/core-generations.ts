@@ -150,6 +150,7 @@ export class Generations {
     const prober = this.probers[target.rank];
     if (prober === undefined) return null;
     prober.vouched(target.vouchedMs);
+    prober.suspected(target.failedMs);
     return prober.dueMs(phaseOf(this.lifecycle, target), target.silence(nowMs));
   }
 

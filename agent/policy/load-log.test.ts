@@ -23,6 +23,19 @@ function recorded(name: string): string[] {
 }
 
 describe('the log of a real vLLM 0.32.0', () => {
+  test('with weights in three files and compilation', () => {
+    expect(told(recorded('vllm-0.32.0.log'))).toEqual([
+      'starting',
+      'weights 0',
+      'weights 100',
+      'compiling',
+      'compiling 100',
+      'cache',
+      'warming',
+      'serving 100',
+    ]);
+  });
+
   test('without weights on disk, without compilation', () => {
     expect(told(recorded('vllm-0.32.0-eager.log'))).toEqual([
       'starting',

@@ -24,6 +24,23 @@ describe('a ready replica', () => {
     expect(prober.dueMs('ready', { sinceMs: 0, largestMs: 26_000 })).toBe(15_000);
   });
 
+  test('is asked at once when it has failed a user, but for what vouches for it since', () => {
+    const prober = new Prober(SETTINGS);
+    prober.vouched(10_000);
+    prober.suspected(12_000);
+    expect(prober.dueMs('ready', null)).toBeLessThanOrEqual(12_000);
+    prober.vouched(12_500);
+    expect(prober.dueMs('ready', null)).toBe(27_500);
+  });
+
+  test('that goes on failing users is asked again after 2 s, not for each of them', () => {
+    const prober = new Prober(SETTINGS);
+    prober.sent(false, 12_000);
+    prober.ended(GOOD, STILL, 12_100);
+    prober.suspected(12_200);
+    expect(prober.dueMs('ready', null)).toBe(14_000);
+  });
+
   test('is not probed twice at a time', () => {
     const prober = new Prober(SETTINGS);
     prober.sent(false, 0);

@@ -1,6 +1,7 @@
 // When a replica must prove that it still generates, and what the answer means.
 //
 // - `ready`: users' first tokens vouch for it; without any for `probeIntervalMs`, a probe.
+// - A user's attempt that the engine failed asks for a probe at once: a dead core answers nobody.
 // - *Silent*: the ledger has work and nothing moved for max(silentMinMs, 2 × largest prefill): a canary at
 //   once. *Frozen* = the canary failed and still nothing moved.
 // - `degraded`: probes, so often that the recoveries fit in one probe interval.
@@ -10,7 +11,7 @@ import type { ProbeResult } from '../../shared/model/report.ts';
 import type { Phase } from '../../shared/model/phase.ts';
 
 const DEADLINE_BASE_MS = 4_000;
-/** Between two canaries of a replica that stays silent, ms. */
+/** Between two probes of a replica that stays silent, or goes on failing, ms. */
 const CANARY_SPACING_MS = 2_000;
 
 export interface ProberSettings {
@@ -40,6 +41,7 @@ export class Prober {
   private flying = false;
   private canary = false;
   private vouchedMs = -Infinity;
+  private suspectMs = -Infinity;
   private consecutiveOk = 0;
   private last: ProbeResult | null = null;
 
@@ -60,6 +62,11 @@ export class Prober {
     this.vouchedMs = Math.max(this.vouchedMs, atMs);
   }
 
+  /** The engine has failed a user's attempt. */
+  suspected(atMs: number): void {
+    this.suspectMs = Math.max(this.suspectMs, atMs);
+  }
+
   /** When the next probe is due, given since when nothing moved (null: no work waits for it). */
   dueMs(
     phase: Phase,
@@ -69,9 +76,11 @@ export class Prober {
     const { probeIntervalMs, probeRecoveries } = this.settings;
     if (phase === 'degraded') return this.sentMs + probeIntervalMs / probeRecoveries;
     if (phase !== 'ready') return null;
-    const regular = Math.max(this.vouchedMs, this.sentMs) + probeIntervalMs;
-    if (silence === null) return regular;
-    return Math.min(regular, Math.max(this.silentAt(silence), this.sentMs + CANARY_SPACING_MS));
+    const spacedMs = this.sentMs + CANARY_SPACING_MS;
+    let due = Math.max(this.vouchedMs, this.sentMs) + probeIntervalMs;
+    if (this.suspectMs > Math.max(this.vouchedMs, this.sentMs)) due = Math.min(due, spacedMs);
+    if (silence === null) return due;
+    return Math.min(due, Math.max(this.silentAt(silence), spacedMs));
   }
 
   sent(isCanary: boolean, nowMs: number): void {
@@ -109,6 +118,7 @@ export class Prober {
     this.last = null;
     this.flying = false;
     this.vouchedMs = -Infinity;
+    this.suspectMs = -Infinity;
     this.sentMs = -Infinity;
   }
 
