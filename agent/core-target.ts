@@ -83,6 +83,7 @@ export class TargetState {
   private workSinceMs = -Infinity;
   private movedMs = -Infinity;
   private lastFirstTokenMs = -Infinity;
+  private lastFailureMs = -Infinity;
   private nowMs = -Infinity;
   private foreignCounted: { readonly atMs: number; readonly foreign: Foreign | null } | null = null;
 
@@ -120,6 +121,11 @@ export class TargetState {
   /** A user's last first token. */
   get vouchedMs(): number {
     return this.lastFirstTokenMs;
+  }
+
+  /** When the engine last failed a user's attempt. */
+  get failedMs(): number {
+    return this.lastFailureMs;
   }
 
   message(from: LedgerLink, message: LedgerMessage, nowMs: number): LedgerVerdict {
@@ -423,6 +429,8 @@ export class TargetState {
     this.version += 1;
     const endedMs = entry.endedMs ?? entry.sentMs;
     const open = this.ledger.openCount() + 1;
+    const failedUser = entry.outcome === 'failed' && entry.router !== null;
+    if (failedUser) this.lastFailureMs = Math.max(this.lastFailureMs, endedMs);
     if (entry.outcome !== 'complete') this.cutShort(entry, endedMs);
     const past = entry.prefillEndMs !== null || entry.outcome === 'complete';
     if (!entry.facts.streamed && past) this.unstreamed.ended(endedMs);
