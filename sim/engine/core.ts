@@ -7,40 +7,23 @@
 // Invariants: a request ends once; nobody hears of a request again that was aborted; no open request is lost.
 
 import type { Random } from '../../shared/lib/random.ts';
-import { answerToken } from './answers.ts';
+import type { CoreCommand, PauseCommand } from './commands.ts';
 import type { EngineEvent } from './events.ts';
 import { KvCache } from './kv-cache.ts';
 import { KvEventLog } from './kv-events.ts';
+import { OpenRequests } from './open-requests.ts';
 import type { EngineProfile } from './profiles.ts';
 import { forkRequest, isDecoding, knownTokens, type OpenRequest } from './request.ts';
 import { Scheduler, type StepPlan } from './scheduler.ts';
-import { EngineStats, type FinishReason } from './stats.ts';
+import { EngineStats } from './stats.ts';
 import { stepFacts, type StepFacts } from './step-facts.ts';
 import { ColdKernels, stepMs } from './step-time.ts';
-import { END_TOKEN } from './tokenizer.ts';
 
 /** Times in ms of the engine's clock. */
 interface StepUnderWay extends StepPlan {
   readonly startMs: number;
   endMs: number;
 }
-
-/** What becomes of the requests inside: ended at once, finished first, kept as they are. */
-export type PauseMode = 'abort' | 'wait' | 'keep';
-
-export type CoreCommand =
-  | {
-      readonly kind: 'pause';
-      readonly mode: PauseMode;
-      readonly clearCache: boolean;
-      /** Null for a pause that is no sleep. */
-      readonly sleepLevel: 0 | 1 | 2 | null;
-    }
-  /** Ends a pause or a sleep. */
-  | { readonly kind: 'resume' }
-  | { readonly kind: 'shutdown'; readonly mode: 'abort' | 'drain' };
-
-type PauseCommand = Extract<CoreCommand, { kind: 'pause' }>;
 
 interface CoreParts {
   readonly profile: EngineProfile;
@@ -56,7 +39,7 @@ export class EngineCore {
   readonly stats: EngineStats;
   readonly cache: KvCache;
   readonly scheduler: Scheduler;
-  /** Called at the end of each step, before its events. */
+  /** Called at the end of each step, when its counters have moved. */
   onStep: ((facts: StepFacts) => void) | null = null;
   slowFactor = 1;
   /** True once a shutdown has left nothing to do. */
@@ -67,8 +50,8 @@ export class EngineCore {
   readonly #kernels: ColdKernels;
   /** A copy that looks ahead: it neither counts nor tells of tokens. */
   readonly #silent: boolean;
-  /** Every request inside, the front end's included, that somebody still waits for. */
-  readonly #open = new Map<string, OpenRequest>();
+  /** Every request inside that somebody still waits for, the front end's included. */
+  readonly open: OpenRequests;
   /** In the front end, in order of arrival. */
   readonly #intake: OpenRequest[] = [];
   /** Aborted in the middle of a step: freed at its end. */
@@ -86,6 +69,7 @@ export class EngineCore {
     this.#profile = profile;
     this.#random = random;
     this.stats = stats;
+    this.open = new OpenRequests(stats);
     this.#cursorMs = startMs;
     this.#log = kvEvents ? new KvEventLog() : null;
     this.#silent = from !== undefined;
@@ -103,23 +87,6 @@ export class EngineCore {
     this.#copyRequests(from, copies);
   }
 
-  get openRequests(): number {
-    return this.#open.size;
-  }
-
-  /** Of requests without a first token. */
-  get promptTokensInside(): number {
-    let tokens = 0;
-    for (const request of this.#open.values()) {
-      if (request.firstTokenMs === null) tokens += request.promptTokens;
-    }
-    return tokens;
-  }
-
-  has(id: string): boolean {
-    return this.#open.has(id);
-  }
-
   /** Requests that wait for a place in the batch, in the front end or here. */
   get waiting(): number {
     return this.scheduler.waiting.length + this.#intake.length;
@@ -132,20 +99,20 @@ export class EngineCore {
   /** True while a request inside has prefill before it, a first or another one. */
   get hasPrefill(): boolean {
     if (this.waiting > 0) return true;
-    return this.scheduler.running.some((request) => !isDecoding(request) && this.#isOpen(request));
+    return this.scheduler.running.some((request) => !isDecoding(request) && this.open.has(request));
   }
 
   /** A request on its way from the front end, where it is until `queuedMs`. */
   add(request: OpenRequest): void {
-    this.#open.set(request.id, request);
+    this.open.add(request);
     this.#intake.push(request);
   }
 
   /** False when nobody waits for that request. `halted`: the core handles nothing now. */
   abort(id: string, halted: boolean): boolean {
-    const request = this.#open.get(id);
+    const request = this.open.get(id);
     if (request === undefined) return false;
-    this.#leave(request);
+    this.open.leave(request);
     const inFront = this.#intake.indexOf(request);
     if (inFront >= 0) this.#intake.splice(inFront, 1);
     else if (this.#step !== null || halted) this.#aborted.push(request);
@@ -202,15 +169,13 @@ export class EngineCore {
 
   /** It ends here, whatever was under way. Counters and gauges stay as they are. */
   failAll(atMs: number): EngineEvent[] {
-    const events = [...this.#open.keys()].map((id): EngineEvent => ({ kind: 'failed', id, atMs }));
     for (const request of [...this.scheduler.running, ...this.scheduler.waiting]) {
       this.scheduler.drop(request);
     }
-    this.#open.clear();
     this.#intake.length = 0;
     this.#step = null;
     this.stopped = true;
-    return events;
+    return this.open.failAll(atMs);
   }
 
   /** A copy that goes on from `nowMs` without jitter, events, pause or new requests. */
@@ -227,7 +192,7 @@ export class EngineCore {
       this.#intake.push(copy);
     }
     const copyOf = (request: OpenRequest): OpenRequest => copies.get(request) ?? request;
-    for (const [id, request] of from.#open) this.#open.set(id, copyOf(request));
+    this.open.copy(from.open, copyOf);
     this.#aborted.push(...from.#aborted.map(copyOf));
     if (from.#step === null) return;
     const { chunks, admitted, preempted, startMs, endMs } = from.#step;
@@ -238,16 +203,6 @@ export class EngineCore {
       startMs,
       endMs,
     };
-  }
-
-  #isOpen(request: OpenRequest): boolean {
-    return this.#open.get(request.id) === request;
-  }
-
-  /** The request is nobody's concern any more. */
-  #leave(request: OpenRequest): void {
-    this.#open.delete(request.id);
-    if (request.firstTokenMs !== null) this.stats.countAdapter(request.sequence.lora, -1);
   }
 
   #begin(nowMs: number, events: EngineEvent[]): boolean {
@@ -274,7 +229,7 @@ export class EngineCore {
     for (let next = this.#intake[0]; next !== undefined && next.queuedMs <= untilMs;) {
       this.#intake.shift();
       next.queuedMs = this.#cursorMs;
-      if (this.#stopping) this.#endEarly([next], events);
+      if (this.#stopping) this.open.endEarly([next], this.#cursorMs, events);
       else this.scheduler.enqueue(next);
       next = this.#intake[0];
     }
@@ -292,13 +247,16 @@ export class EngineCore {
     let outputs = 0;
     let promptTokens = 0;
     for (const { request, tokens } of step.chunks) {
-      if (!this.#isOpen(request)) continue;
+      if (!this.open.has(request)) continue;
       request.computed += tokens;
       if (request.computed < knownTokens(request)) continue;
       if (request.firstTokenMs === null) {
         promptTokens += request.promptTokens - (request.cachedTokens ?? 0);
       }
-      this.#generate(request, step.endMs, events);
+      const ended = this.#silent
+        ? this.open.generateSilently(request)
+        : this.open.generate(request, step.endMs, events);
+      if (ended) this.scheduler.drop(request);
       outputs += 1;
     }
     if (outputs > 0) this.stats.iterationTokens.observe(promptTokens + outputs);
@@ -314,27 +272,6 @@ export class EngineCore {
   #publish(events: EngineEvent[]): void {
     const batch = this.#log?.take() ?? [];
     if (batch.length > 0) events.push({ kind: 'blocks', atMs: this.#cursorMs, events: batch });
-  }
-
-  #generate(request: OpenRequest, atMs: number, events: EngineEvent[]): void {
-    const { id, generated: index, finishReason } = request;
-    const cachedTokens = request.cachedTokens ?? 0;
-    const ends = index + 1 >= request.maxTokens;
-    const tokenId =
-      ends && finishReason === 'stop' ? END_TOKEN : answerToken(request.sequence.promptKey, index);
-    request.generated += 1;
-    request.sequence.append(tokenId);
-    if (ends) this.scheduler.drop(request);
-    if (this.#silent) {
-      if (ends) this.#open.delete(id);
-      return;
-    }
-    this.stats.countToken(request, atMs);
-    const finish = ends ? finishReason : null;
-    events.push({ kind: 'token', id, atMs, tokenId, index, finish, cachedTokens });
-    if (!ends) return;
-    this.stats.countFinished(request, { reason: finishReason, endedMs: atMs });
-    this.#tellFinished(request, finishReason, events);
   }
 
   #betweenSteps(events: EngineEvent[]): void {
@@ -386,26 +323,8 @@ export class EngineCore {
   #endAll(events: EngineEvent[]): void {
     const inside = [...this.scheduler.running, ...this.scheduler.waiting];
     for (const request of inside) this.scheduler.drop(request);
-    this.#endEarly(inside, events);
+    this.open.endEarly(inside, this.#cursorMs, events);
     this.#gauge();
-  }
-
-  /** Ends requests with reason `abort`: they get an answer as far as it went, and are counted. */
-  #endEarly(requests: readonly OpenRequest[], events: EngineEvent[]): void {
-    for (const request of requests) {
-      this.stats.countEndedEarly(request, this.#cursorMs);
-      this.#tellFinished(request, 'abort', events);
-    }
-    if (requests.length > 0) this.stats.iterationTokens.observe(0);
-  }
-
-  #tellFinished(request: OpenRequest, reason: FinishReason, events: EngineEvent[]): void {
-    this.#leave(request);
-    const { id, promptTokens, cachedTokens, generated } = request;
-    events.push({
-      ...{ kind: 'finished', id, atMs: this.#cursorMs, reason, promptTokens },
-      ...{ cachedTokens: cachedTokens ?? 0, answerTokens: generated },
-    });
   }
 
   /** Gauges as they are now. */

@@ -17,9 +17,10 @@ import { tokenSequence, type SequenceIdentity } from './sequence.ts';
 interface RecordedEvent {
   readonly type: 'BlockStored' | 'BlockRemoved';
   readonly block_hashes: readonly bigint[];
-  readonly parent_block_hash: bigint | null;
-  readonly token_ids: readonly number[];
-  readonly lora_name: string | null;
+  /** These are absent from removals. */
+  readonly parent_block_hash?: bigint | null;
+  readonly token_ids?: readonly number[];
+  readonly lora_name?: string | null;
   readonly extra_keys?: readonly (readonly string[] | null)[];
 }
 
@@ -84,10 +85,11 @@ function toldByRecording(batches: readonly RecordedEvent[][]): Told[][] {
   const number = numbering();
   return batches.map((events) =>
     events.map((event) => {
+      const parent = event.parent_block_hash;
       const first = (event.extra_keys?.[0] ?? []).filter((key) => key !== event.lora_name);
       return {
         kind: event.type === 'BlockStored' ? 'stored' : 'removed',
-        parent: event.parent_block_hash == null ? null : number(event.parent_block_hash),
+        parent: typeof parent === 'bigint' ? number(parent) : null,
         blocks: event.block_hashes.map(number),
         tokenIds: event.token_ids ?? [],
         salt: first[0] ?? null,

@@ -9,10 +9,12 @@
 // paused or asleep still serves: it takes requests, which wait.
 
 import type { Random } from '../../shared/lib/random.ts';
-import { EngineCore, type CoreCommand, type PauseMode } from './core.ts';
+import type { CoreCommand, PauseMode, SleepLevel } from './commands.ts';
+import { EngineCore } from './core.ts';
 import type { EngineEvent } from './events.ts';
+import { FrontEnd } from './front-end.ts';
 import type { EngineProfile } from './profiles.ts';
-import { openRequest, type EngineRequest } from './request.ts';
+import type { EngineRequest } from './request.ts';
 import { cachedPrefix } from './scheduler.ts';
 import type { TokenSequence } from './sequence.ts';
 import { EngineStats } from './stats.ts';
@@ -41,7 +43,7 @@ export interface EngineTruth {
   readonly phase: EnginePhase;
   readonly incarnation: number;
   /** Null while awake. */
-  readonly sleepLevel: 0 | 1 | 2 | null;
+  readonly sleepLevel: SleepLevel | null;
   /** True until the first prefill steps of the incarnation, which take longer, are through. */
   readonly kernelsCold: boolean;
   /** Uncached tokens that the requests inside still need computed, preempted ones again (`truth.ts`). */
@@ -60,10 +62,6 @@ export interface EngineTruth {
 
 export class EngineModel {
   readonly profile: EngineProfile;
-  /** Tokens of prompt and answer together: never more than the KV cache holds. */
-  readonly maxModelLen: number;
-  /** Called at the end of each step, before its events; costs nothing while nobody asks. */
-  onStep: ((facts: StepFacts) => void) | null = null;
   readonly #random: Random;
   readonly #kvEvents: boolean;
   #phase: Exclude<EnginePhase, 'frozen'> = 'down';
@@ -71,8 +69,8 @@ export class EngineModel {
   #startedMs = 0;
   #readyMs = 0;
   #core: EngineCore;
-  /** When the front end, which takes one request at a time, is free again. */
-  #frontFreeMs = 0;
+  #front: FrontEnd;
+  #onStep: ((facts: StepFacts) => void) | null = null;
   #frozenMs: number | null = null;
   #shutdownMs = Infinity;
 
@@ -81,9 +79,20 @@ export class EngineModel {
     this.profile = profile;
     this.#random = random;
     this.#kvEvents = start.kvEvents ?? false;
-    this.maxModelLen = Math.min(profile.maxModelLen, (profile.kvBlocks - 1) * profile.blockTokens);
+    this.#front = new FrontEnd(profile, start.nowMs);
     this.#core = this.#newCore(start.nowMs);
     this.restart(start.nowMs, start.loadingMs ?? profile.loadingMs);
+  }
+
+  /** Tokens of prompt and answer together: never more than the KV cache holds. */
+  get maxModelLen(): number {
+    return this.#front.maxModelLen;
+  }
+
+  /** Called at the end of each step, when its counters have moved; costs nothing while nobody asks. */
+  set onStep(listener: ((facts: StepFacts) => void) | null) {
+    this.#onStep = listener;
+    this.#core.onStep = listener;
   }
 
   get phase(): EnginePhase {
@@ -105,10 +114,10 @@ export class EngineModel {
   }
 
   get openRequests(): number {
-    return this.#core.openRequests;
+    return this.#core.open.size;
   }
 
-  /** Paused or asleep, or on the way to it. */
+  /** Nothing new is scheduled: paused, asleep, or on the way to it since the last step. */
   get paused(): boolean {
     return this.#core.scheduler.pause !== 'none';
   }
@@ -117,27 +126,12 @@ export class EngineModel {
   submit(request: EngineRequest, nowMs: number): SubmitResult {
     if (this.#phase === 'dead') return { ok: false, reason: 'core_dead' };
     if (!this.#answers()) return { ok: false, reason: 'not_serving' };
-    const { promptTokens } = request.sequence;
-    if (promptTokens >= this.maxModelLen || promptTokens < 1) {
-      return { ok: false, reason: 'too_long' };
+    if (this.#core.open.get(request.id) !== undefined) {
+      throw new Error(`request ${request.id} is open already`);
     }
-    if (this.#core.has(request.id)) throw new Error(`request ${request.id} is open already`);
-    if (!this.#admits()) return { ok: false, reason: 'queue_full' };
-    const { frontMs, frontMsPerToken } = this.profile;
-    const frontCostMs = (frontMs + frontMsPerToken * promptTokens) * this.#core.slowFactor;
-    this.#frontFreeMs = Math.max(this.#frontFreeMs, nowMs) + frontCostMs;
-    const answerTokens = Math.min(
-      Math.max(1, request.answerTokens),
-      this.maxModelLen - promptTokens,
-    );
-    const finishReason = answerTokens < request.answerTokens ? 'length' : request.finishReason;
-    const maxTokensParam = request.maxTokensParam ?? request.answerTokens;
-    this.#core.add(
-      openRequest(
-        { ...request, answerTokens, finishReason, maxTokensParam },
-        { arrivedMs: nowMs, queuedMs: this.#frontFreeMs },
-      ),
-    );
+    const reason = this.#front.refuses(request, this.#core);
+    if (reason !== null) return { ok: false, reason };
+    this.#core.add(this.#front.take(request, nowMs, this.#core.slowFactor));
     return { ok: true };
   }
 
@@ -196,7 +190,7 @@ export class EngineModel {
   }
 
   /** Level 1 gives up the KV cache, 2 the weights as well; 0 is a pause by another name. */
-  sleep(how: { readonly level: 0 | 1 | 2; readonly mode: PauseMode }, nowMs: number): void {
+  sleep(how: { readonly level: SleepLevel; readonly mode: PauseMode }, nowMs: number): void {
     const { level, mode } = how;
     this.#command({ kind: 'pause', mode, clearCache: level > 0, sleepLevel: level }, nowMs);
   }
@@ -242,7 +236,7 @@ export class EngineModel {
     this.#startedMs = nowMs;
     this.#readyMs = nowMs + loadingMs;
     this.#core = this.#newCore(this.#readyMs);
-    this.#frontFreeMs = this.#readyMs;
+    this.#front = new FrontEnd(this.profile, this.#readyMs);
     this.#frozenMs = null;
     this.#shutdownMs = Infinity;
   }
@@ -269,7 +263,7 @@ export class EngineModel {
       kernelsCold: core.kernelsCold,
       waitingPrefillTokens: left.tokens,
       waitingPrefillMs: left.ms,
-      openRequests: core.openRequests,
+      openRequests: core.open.size,
       running: core.scheduler.running.length,
       waiting: core.waiting,
       freeBlocks: core.cache.freeBlocks,
@@ -281,7 +275,7 @@ export class EngineModel {
   #newCore(startMs: number): EngineCore {
     const parts = { profile: this.profile, random: this.#random, kvEvents: this.#kvEvents };
     const core = new EngineCore({ ...parts, stats: new EngineStats(this.maxModelLen) }, startMs);
-    core.onStep = (facts) => this.onStep?.(facts);
+    core.onStep = this.#onStep;
     return core;
   }
 
@@ -292,20 +286,6 @@ export class EngineModel {
 
   #steps(): boolean {
     return this.#answers() && this.#frozenMs === null;
-  }
-
-  #admits(): boolean {
-    const { stats } = this;
-    const { maxQueuedRequests, maxQueuedTokens } = this.profile;
-    if (maxQueuedRequests !== null && this.#core.openRequests >= maxQueuedRequests) {
-      stats.queueRejections += 1;
-      return false;
-    }
-    if (maxQueuedTokens !== null && this.#core.promptTokensInside >= maxQueuedTokens) {
-      stats.queueTokenRejections += 1;
-      return false;
-    }
-    return true;
   }
 
   #command(command: CoreCommand, nowMs: number): void {

@@ -8,6 +8,7 @@
 //   itself is;
 // - gauges: at the end of a step, so they stand still when the engine does.
 
+import type { SleepLevel } from './commands.ts';
 import type { OpenRequest } from './request.ts';
 
 /** Cumulative on reading, as Prometheus has it. Seconds or tokens, as the family says. */
@@ -71,7 +72,7 @@ export class EngineStats {
   waitingDeferred = 0;
   kvUsageRatio = 0;
   /** Null while awake; otherwise how deep it sleeps (0: only paused). Moves with the call, not with a step. */
-  sleepLevel: 0 | 1 | 2 | null = null;
+  sleepLevel: SleepLevel | null = null;
   /** Adapters in use, as the last step told: vLLM lists the same names as running and as waiting. */
   adapters: readonly string[] = [];
   prefixCacheQueries = 0;
