@@ -56,12 +56,10 @@ async function assertFamilies(subject: ConformanceSubject): Promise<void> {
 const checks: readonly Check[] = [
   {
     name: 'vllm: families have names, words, types, labels and bounds as recorded, in order',
-    needs: ['single-rank'],
     run: assertFamilies,
   },
   {
     name: 'families are the same while requests run and after them',
-    needs: ['single-rank'],
     async run(subject) {
       const work = complete(subject, { prompt: freshTokens(600), tokens: 40 });
       await assertFamilies(subject);
@@ -71,7 +69,6 @@ const checks: readonly Check[] = [
   },
   {
     name: 'the process tells when it started, and each counter when it was made',
-    needs: ['single-rank'],
     async run(subject) {
       const { families } = await read(subject);
       const started = families.get('process_start_time_seconds')?.series[0]?.value ?? 0;

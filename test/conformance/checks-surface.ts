@@ -236,10 +236,7 @@ const others: readonly Check[] = [
     name: '/v1/models names the served model and its context length',
     async run({ url, model, sizes }) {
       const list = await json<{ data: { id: string; max_model_len: number }[] }>(url, '/v1/models');
-      assert.deepEqual(
-        list.data.map(({ id, max_model_len }) => [id, max_model_len]),
-        [[model, sizes.maxModelLen]],
-      );
+      assert.deepEqual([list.data[0]?.id, list.data[0]?.max_model_len], [model, sizes.maxModelLen]);
     },
   },
   {
@@ -314,7 +311,6 @@ const others: readonly Check[] = [
   },
   {
     name: 'a rank that is out of range is refused, one that is no number is ignored',
-    needs: ['single-rank'],
     async run({ url, model }) {
       const body = { model, messages: userMessage(freshText(10)), max_tokens: 1 };
       const statuses: number[] = [];

@@ -19,6 +19,7 @@ export interface WireEvent {
   readonly block_size: number;
   readonly extra_keys: readonly (readonly unknown[] | null)[] | null;
   readonly lora_name: string | null;
+  readonly lora_id: number | null;
 }
 
 export interface WireBatch {
@@ -49,20 +50,24 @@ export class KvFeed {
   readonly batches: WireBatch[] = [];
   readonly #socket = new Subscriber({ linger: 0 });
 
-  /** A feed that has begun: a first batch has come. */
-  static async open(subject: ConformanceSubject): Promise<KvFeed> {
-    const feed = new KvFeed(eventsOf(subject));
+  /** A feed of that rank that has begun: a first batch has come, of what `nudge` makes the engine do. */
+  static async open(
+    subject: ConformanceSubject,
+    rank = 0,
+    nudge: () => Promise<unknown> = () => fillBlock(subject),
+  ): Promise<KvFeed> {
+    const feed = new KvFeed(eventsOf(subject), rank);
     await eventually('a first batch', async () => {
       if (feed.batches.length > 0) return true;
-      await complete(subject, { prompt: freshTokens(subject.sizes.blockTokens + 1), tokens: 1 });
+      await nudge();
       return null;
     });
     return feed;
   }
 
-  private constructor({ publish, topic }: SubjectEvents) {
+  private constructor({ publish, topic }: SubjectEvents, rank: number) {
     this.#socket.subscribe(topic);
-    this.#socket.connect(publish);
+    this.#socket.connect(portAbove(publish, rank));
     void this.#receive();
   }
 
@@ -134,6 +139,15 @@ export async function replayFrom(subject: ConformanceSubject, start: number): Pr
   } finally {
     socket.close();
   }
+}
+
+function fillBlock(subject: ConformanceSubject): Promise<unknown> {
+  const prompt = freshTokens(subject.sizes.blockTokens + 1);
+  return complete(subject, { prompt, tokens: 1 });
+}
+
+function portAbove(endpoint: string, rank: number): string {
+  return endpoint.replace(/\d+$/, (port) => String(Number(port) + rank));
 }
 
 function eventsOf(subject: ConformanceSubject): SubjectEvents {

@@ -9,6 +9,8 @@ import { call } from './client.ts';
 import type { Capability, ConformanceSubject, SubjectSizes } from './subject.ts';
 
 const MODEL = 'tiny-llama';
+/** Long enough to be seen, and to be told to stop in. */
+const LOADING_MS = 1_500;
 const MAIN = join(import.meta.dirname, '..', '..', 'bin', 'main.ts');
 
 /** As the real engine of `../engines/vllm-subject.ts` is started. */
@@ -21,19 +23,13 @@ const SIZES: SubjectSizes = {
   maxInFlight: 12,
 };
 
-const CAPABILITIES: readonly Capability[] = [
-  'dev-mode',
-  'queue-limit',
-  'small-kv',
-  'single-rank',
-  'faults',
-];
+const CAPABILITIES: readonly Capability[] = ['dev-mode', 'queue-limit', 'small-kv', 'faults'];
 
 export interface SimulatedSubject extends ConformanceSubject {
   close(): Promise<void>;
 }
 
-export async function simulatedSubject(loadingMs = 0): Promise<SimulatedSubject> {
+export async function simulatedSubject(): Promise<SimulatedSubject> {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const logPath = join(mkdtempSync(join(tmpdir(), 'spillway-conformance-')), 'engine.log');
@@ -49,13 +45,15 @@ export async function simulatedSubject(loadingMs = 0): Promise<SimulatedSubject>
     name: 'simulated engine',
     url,
     model: MODEL,
+    adapter: null,
     capabilities: new Set(CAPABILITIES),
     sizes: SIZES,
     events: null,
+    loadsForMs: LOADING_MS,
     startLimitMs: 20_000,
     controls: {
       async start() {
-        const args = [MAIN, 'engine-sim', ...simulatedArguments(port, loadingMs)];
+        const args = [MAIN, 'engine-sim', ...simulatedArguments(port)];
         group = startGroup({ command: process.execPath, args, logPath });
       },
       running: () => group !== null && group.ended() === null,
@@ -71,12 +69,12 @@ export async function simulatedSubject(loadingMs = 0): Promise<SimulatedSubject>
   };
 }
 
-function simulatedArguments(port: number, loadingMs: number): string[] {
+function simulatedArguments(port: number): string[] {
   return [
     ...['--port', String(port), '--model', MODEL, '--profile', 'cpu-tiny-llama'],
     ...[
       '--loading-ms',
-      String(loadingMs),
+      String(LOADING_MS),
       '--kv-tokens',
       String(SIZES.kvBlocks * SIZES.blockTokens),
     ],

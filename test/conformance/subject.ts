@@ -15,11 +15,8 @@ export type Capability =
   | 'small-kv'
   /** Weights that can be put aside and taken back. */
   | 'sleep'
+  /** An adapter beside the base model. */
   | 'lora'
-  /** Two ranks behind one port. */
-  | 'data-parallel'
-  /** One rank, with counters of a single process. */
-  | 'single-rank'
   /** Processes can be killed, stopped and started. */
   | 'faults';
 
@@ -35,7 +32,7 @@ export interface SubjectSizes {
 }
 
 export interface SubjectEvents {
-  /** Endpoint of the publisher, to connect to. */
+  /** Endpoint of the publisher, to connect to; of a further rank one port above. */
   readonly publish: string;
   readonly replay: string;
   readonly topic: string;
@@ -62,10 +59,14 @@ export interface ConformanceSubject {
   /** Base URL without a path; the same over restarts. */
   readonly url: string;
   readonly model: string;
+  /** Name of the adapter; null where there is none. */
+  readonly adapter: string | null;
   readonly capabilities: ReadonlySet<Capability>;
   readonly sizes: SubjectSizes;
   readonly events: SubjectEvents | null;
-  /** How long a start may take, ms. */
+  /** From a start on it surely loads for so long, ms. */
+  readonly loadsForMs: number;
+  /** How long a start may take at most, ms. */
   readonly startLimitMs: number;
   readonly controls: SubjectControls;
 }

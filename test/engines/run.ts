@@ -46,7 +46,7 @@ async function main(args: readonly string[]): Promise<number> {
   console.log(`logs: ${folder}`);
   const verdict = createVerdict((line) => console.log(line));
   if (options.stages.includes('conformance')) {
-    await guarded(verdict, () => proveConformance({ install, folder, core: 0 }, verdict));
+    await guarded(verdict, () => proveConformance({ install, folder }, verdict));
   }
   if (options.stages.includes('routing')) {
     await guarded(verdict, () => proveRouting({ install, folder, verdict }, options.smoke));
