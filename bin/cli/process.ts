@@ -20,7 +20,7 @@ export function processRuntime(log: Logger): RoleRuntime {
 
 export interface Ending {
   /** Lets what runs end; left out after a bug, when nothing can be trusted to end. */
-  readonly drain?: () => Promise<void>;
+  readonly drain?: (signal: string | undefined) => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
@@ -37,7 +37,7 @@ export function endOnSignal(log: Logger, { drain, close }: Ending): void {
       if (err !== undefined) log.fatal({ err }, 'a bug: ending');
       else {
         log.info({ signal }, 'ending: a second signal ends at once');
-        await drain?.();
+        await drain?.(signal);
       }
       await close();
     },

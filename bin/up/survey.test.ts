@@ -13,7 +13,8 @@ import { systemClock } from '../../shared/runtime/clock.ts';
 import { createLog } from '../../shared/runtime/log.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
-import { parseEngineSimOptions, type EngineSimValues } from '../../sim/engine/http/options.ts';
+import { parseEngineSimOptions } from '../../sim/engine/http/flag-values.ts';
+import type { EngineSimValues } from '../../sim/engine/http/flags.ts';
 import { describeSurvey, surveyEngines } from './survey.ts';
 
 let ending: (() => Promise<void>)[] = [];

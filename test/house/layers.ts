@@ -111,7 +111,7 @@ export const LAYERS: readonly Layer[] = [
       SHARED,
       /^(agent|router\/regional)\/(start|options)\.ts$/,
       /^agent\/look\.ts$/,
-      /^sim\/engine\/(http\/(server|options)|profiles)\.ts$/,
+      /^sim\/engine\/(http\/(server|flags|flag-values)|profiles)\.ts$/,
     ],
     packages: 'all',
   },

@@ -23,7 +23,8 @@ export interface KvEncoding {
   readonly replaysTopic: boolean;
 }
 
-export type KvEventForm = 'map' | 'array';
+export const KV_EVENT_FORMS = ['map', 'array'] as const;
+export type KvEventForm = (typeof KV_EVENT_FORMS)[number];
 
 export interface VllmKvOptions {
   readonly form: KvEventForm;

@@ -43,6 +43,8 @@ export interface RunningEngine {
   slow(factor: number): void;
   /** SIGTERM, as the kind takes it. Settles when the process is gone. */
   terminate(): Promise<void>;
+  /** When the process is gone and nobody brings it back. */
+  whenGone(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -194,6 +196,7 @@ class EngineServer implements RunningEngine, EngineHost {
       this.#timer(this.#outside, restartAfterMs, () => this.restart());
     }
     await shut;
+    if (restartAfterMs !== undefined) return;
     for (const resolve of this.#goneWaiting.splice(0)) resolve();
   }
 
@@ -231,9 +234,13 @@ class EngineServer implements RunningEngine, EngineHost {
 
   async terminate(): Promise<void> {
     if (this.engines.every(({ model }) => model.phase === 'down')) return;
-    const gone = new Promise<void>((resolve) => this.#goneWaiting.push(resolve));
+    const gone = this.whenGone();
     this.#surface.terminate();
     await gone;
+  }
+
+  whenGone(): Promise<void> {
+    return new Promise((resolve) => this.#goneWaiting.push(resolve));
   }
 
   async close(): Promise<void> {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
-import { ENGINE_SIM_OPTIONS, parseEngineSimOptions } from './options.ts';
+import { parseEngineSimOptions } from './flag-values.ts';
+import { ENGINE_SIM_OPTIONS } from './flags.ts';
 
 describe('engine-sim options', () => {
   it('are complete with nothing given', () => {
