@@ -21,7 +21,7 @@ import { until } from './until.ts';
 
 export const MODEL = 'sim-model';
 /** Fast to answer, slow enough to be caught at it: 8 ms a token, 0.2 ms a prompt token. */
-const PROFILE: EngineProfile = { ...(ENGINE_PROFILES['demo'] as EngineProfile), jitterRatio: 0 };
+export const PROFILE: EngineProfile = { ...(ENGINE_PROFILES['demo'] as EngineProfile), jitterRatio: 0 };
 const SCRAPE_MS = 200;
 
 export interface RegionOptions {
