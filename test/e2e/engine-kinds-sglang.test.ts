@@ -37,8 +37,9 @@ describe.concurrent('an SGLang', () => {
     withRegion({ ...SGLANG, engine: { ...SGLANG.engine, dataParallelSize: 2 } }, async (region) => {
       expect(region.pool().replicas.map(({ targets }) => targets.length)).toEqual([2, 2]);
       const chosen = new Set<string | null>();
+      let asked = 0;
       await until(async () => {
-        chosen.add((await region.whole(prompt(`rank ${chosen.size}`))).replica);
+        chosen.add((await region.whole(prompt(`rank ${(asked += 1)}`))).replica);
         return chosen.size === 4;
       });
       for (const replica of chosen) {
