@@ -98,7 +98,7 @@ export async function openStream(url: string, path: string, body: object): Promi
   let outcome: 'whole' | 'cut' | null = null;
   const end = new Promise<'whole' | 'cut'>((resolve) => {
     response.once('close', () => resolve((outcome = response.complete ? 'whole' : 'cut')));
-    response.once('error', () => resolve((outcome = 'cut')));
+    response.on('error', () => resolve((outcome = 'cut')));
   });
   return {
     status: response.statusCode ?? 0,
@@ -147,7 +147,8 @@ function begin(url: string, path: string, options: Call): Promise<IncomingMessag
     request.setTimeout(QUIET_LIMIT_MS, () => request.destroy(new Error(`${path}: silence`)));
     open.add(request);
     request.once('close', () => open.delete(request));
-    request.once('error', reject);
+    // For as long as it lives: a connection may break again after it was given up.
+    request.on('error', reject);
     request.end(payload);
   });
 }

@@ -79,6 +79,6 @@ function simulatedArguments(port: number): string[] {
       String(SIZES.kvBlocks * SIZES.blockTokens),
     ],
     ...['--max-model-len', String(SIZES.maxModelLen)],
-    ...['--max-num-queued-reqs', String(SIZES.maxInFlight)],
+    ...['--max-num-queued-reqs', String(SIZES.maxInFlight), '--dev-mode'],
   ];
 }
