@@ -100,6 +100,8 @@ export class TargetState {
       bytesPerToken: this.ratio.mean,
       capacityTokens: this.scrape?.rank.kvCapacityTokens ?? null,
       itlMs: this.rates.itlMs,
+      cachedTokens: this.hearing.blocks.cachedTokens(this.scrape?.rank.kvCapacityTokens ?? null),
+      evictedBeforeMs: this.hearing.blocks.horizonMs,
     }));
     this.ledger = new Ledger({
       linkGraceMs: settings.linkGraceMs,
@@ -247,6 +249,7 @@ export class TargetState {
     const outcome = live ? hearing.live(event.batches, nowMs) : hearing.replayed(event, nowMs);
     if (live) this.moved(nowMs);
     if (outcome.emptied) this.cacheEmptied();
+    else if (outcome.evicted) this.kv.fit(nowMs);
     if (outcome.lost) this.context.log('warn', 'kv_events_lost', { replica, rank });
     const { replayFrom: fromSeq } = outcome;
     if (fromSeq !== null) this.context.emit({ kind: 'replayKv', replica, rank, fromSeq });

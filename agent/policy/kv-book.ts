@@ -22,6 +22,10 @@ export interface TokenFacts {
   readonly bytesPerToken: number | null;
   readonly capacityTokens: number | null;
   readonly itlMs: number | null;
+  /** Tokens that the cache really holds; null where its events do not tell. */
+  readonly cachedTokens: number | null;
+  /** What was last used before this instant is gone from it; -Infinity where nothing is known to be. */
+  readonly evictedBeforeMs: number;
 }
 
 export class KvBook {
@@ -75,9 +79,11 @@ export class KvBook {
 
   /** Evicts what the engine must have evicted by now. */
   fit(nowMs: number): void {
-    const { capacityTokens } = this.facts();
-    const capacity = (capacityTokens ?? ASSUMED_CAPACITY) - this.openTokens(nowMs);
-    this.index.evict(capacity, this.bytesPerToken);
+    const { capacityTokens, cachedTokens, evictedBeforeMs } = this.facts();
+    const room = (capacityTokens ?? ASSUMED_CAPACITY) - this.openTokens(nowMs);
+    const held = cachedTokens === null ? room : Math.min(room, cachedTokens + this.comingTokens());
+    this.index.evictBefore(evictedBeforeMs);
+    this.index.evict(held, this.bytesPerToken);
   }
 
   workingSetTokens(nowMs: number): number {
@@ -113,6 +119,14 @@ export class KvBook {
       const written = Math.max(0, nowMs - entry.firstTokenMs) / itlMs;
       tokens += Math.min(written, entry.facts.maxTokens ?? Infinity);
     }
+    return tokens;
+  }
+
+  /** Of open requests, what the engine has still to compute: in the index, not yet in the cache. */
+  private comingTokens(): number {
+    let tokens = 0;
+    for (const { firstTokenMs, facts } of this.holds.keys())
+      if (firstTokenMs === null) tokens += Math.max(0, facts.uncachedTokens);
     return tokens;
   }
 

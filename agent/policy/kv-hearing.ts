@@ -8,6 +8,8 @@ import { KvSequence, type KvSince, type KvStep } from './kv-sequence.ts';
 export interface KvOutcome {
   /** Nothing that was cached before is cached any more. */
   readonly emptied: boolean;
+  /** Something was evicted that was stored later than anything evicted before. */
+  readonly evicted: boolean;
   /** The events began anew: another engine process. */
   readonly restarted: boolean;
   /** Batches are missing for good. */
@@ -69,6 +71,7 @@ export class KvHearing {
   }
 
   private follow(steps: readonly KvStep[], nowMs: number): KvOutcome {
+    const before = this.blocks.horizonMs;
     let emptied = false;
     let restarted = false;
     let lost = false;
@@ -89,7 +92,8 @@ export class KvHearing {
         replayFrom = null;
       }
     }
-    return { emptied, restarted, lost, replayFrom };
+    const evicted = this.blocks.horizonMs > before;
+    return { emptied, evicted, restarted, lost, replayFrom };
   }
 
   /** Whether it says that the cache was emptied, after the agent began to listen. */

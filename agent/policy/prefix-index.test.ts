@@ -291,3 +291,38 @@ test('the working set is what was touched within τ or is held by open requests'
   expect(index.workingSetTokens(5_000, [held.hold], BYTES_PER_TOKEN)).toBe(2 + 2);
   expect(index.workingSetTokens(0, [], BYTES_PER_TOKEN)).toBe(6);
 });
+
+describe('evicting before an instant', () => {
+  const open = (index: PrefixIndex, path: readonly number[], nowMs: number): PrefixHold =>
+    index.open(chainOf(path), nowMs).hold;
+
+  test('takes what was last used earlier, and leaves what was used since', () => {
+    const index = new PrefixIndex();
+    for (const [first, nowMs] of [
+      [1, 100],
+      [2, 200],
+      [3, 300],
+    ] as const) {
+      const hold = open(index, [first, 9], nowMs);
+      index.confirm(hold);
+      index.release(hold);
+    }
+    index.evictBefore(-Infinity);
+    expect(index.chunks).toBe(6);
+    index.evictBefore(250);
+    expect(index.chunks).toBe(2);
+    const runs = index.snapshot().runs.map((run) => run.hashes[0]);
+    expect(runs).toEqual([words('c3')[0]]);
+  });
+
+  test('spares what an open request holds, whatever its age, and ends', () => {
+    const index = new PrefixIndex();
+    const held = open(index, [1, 2, 3], 100);
+    index.confirm(held);
+    index.evictBefore(1_000);
+    expect(index.chunks).toBe(3);
+    index.release(held);
+    index.evictBefore(1_001);
+    expect(index.chunks).toBe(0);
+  });
+});

@@ -139,6 +139,16 @@ export class PrefixIndex {
     }
   }
 
+  /** Evicts what was last used before this instant, open requests' prefixes excepted. */
+  evictBefore(instantMs: number): void {
+    const { nodes } = this;
+    for (let at = nodes.oldestNode; at !== NONE; at = nodes.oldestNode) {
+      if ((nodes.touchMs[at] ?? 0) >= instantMs) return;
+      if (this.idle(at)) this.drop(at);
+      else nodes.touch(at, Math.max(instantMs, nodes.touchMs[nodes.newestNode] ?? 0));
+    }
+  }
+
   /**
    * Distinct tokens touched since `sinceMs` or held by open requests.
    */

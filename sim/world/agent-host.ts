@@ -35,6 +35,9 @@ export interface AgentHostOptions {
   readonly evidence: (engine: EngineHost) => ProcessEvidence;
 }
 
+/** ms that a KV event takes to its agent. */
+const KV_MS = 1;
+
 export class AgentHost {
   readonly name: string;
   core: AgentCore | null = null;
@@ -88,6 +91,7 @@ export class AgentHost {
       wallMs: () => this.#context.timeline.nowMs,
     });
     this.#driven.handle({ kind: 'start' });
+    for (const engine of engines) this.#hear(engine);
     for (const router of this.#options.routers) this.#dial(router);
   }
 
@@ -108,6 +112,8 @@ export class AgentHost {
         return this.#identify(effect.replica);
       case 'generate':
         return this.#generate(effect.order);
+      case 'replayKv':
+        return this.#replay(effect.replica, effect.rank, effect.fromSeq);
       case 'send':
         this.onSend?.(effect.link, effect.message);
         return this.#links.get(effect.link)?.fromAgent(effect.message);
@@ -119,6 +125,24 @@ export class AgentHost {
       case 'log':
         this.counts.set(effect.code, (this.counts.get(effect.code) ?? 0) + 1);
     }
+  }
+
+  #hear({ replica, kvFeeds }: EngineHost): void {
+    kvFeeds.forEach((feed, rank) => {
+      feed.listener = (batch) =>
+        this.#alive(KV_MS, () =>
+          this.#driven.handle({ kind: 'kvEvents', replica, rank, batches: [batch] }),
+        );
+    });
+  }
+
+  #replay(replica: ReplicaId, rank: number, fromSeq: number): void {
+    const feed = this.#engine(replica).kvFeeds[rank];
+    this.#alive(KV_MS, () => {
+      const batches = feed?.replay(fromSeq) ?? [];
+      const answer = { kind: 'kvReplay', replica, rank, fromSeq, batches, done: true } as const;
+      this.#alive(KV_MS, () => this.#driven.handle(answer));
+    });
   }
 
   /** The engine answers with what was true when the exposition reached it. */

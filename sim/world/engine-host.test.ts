@@ -13,6 +13,7 @@ function hostOf(context: WorldContext): EngineHost {
     profile,
     context,
     tellsStartTime: true,
+    kvEvents: false,
     ranks: 1,
   });
 }

@@ -42,6 +42,8 @@ export interface WorldOptions {
   readonly processVisible: boolean;
   /** Expositions carry the engine process's start time. */
   readonly tellsStartTime: boolean;
+  /** Engines publish KV events, and agents hear them. */
+  readonly kvEvents: boolean;
 }
 
 export const WORLD_DEFAULTS: Omit<WorldOptions, 'seed' | 'profile' | 'replicas'> = {
@@ -57,6 +59,7 @@ export const WORLD_DEFAULTS: Omit<WorldOptions, 'seed' | 'profile' | 'replicas'>
   wire: null,
   processVisible: true,
   tellsStartTime: true,
+  kvEvents: false,
 };
 
 export const WORLD_MODEL = 'sim-model';
@@ -155,6 +158,7 @@ export class World {
       profile: this.#options.profile,
       context: this.context,
       tellsStartTime: this.#options.tellsStartTime,
+      kvEvents: this.#options.kvEvents,
       ranks: this.#options.ranks,
     });
   }
