@@ -128,6 +128,7 @@ export class EngineState {
     if (this.stopped) return;
     const { result, evidence } = event;
     this.progress = evidence.progress;
+    this.tracker.sawProcess(evidence.process);
     const before = this.lifecycle.phase;
     if (result.kind === 'ok') this.answered(result.scrape, event.sentMs, nowMs);
     else if (result.kind === 'refused') this.refused(evidence, nowMs);

@@ -105,3 +105,42 @@ describe('without a start time', () => {
     expect(a.matches(remembered('other', 1, 1))).toBe(false);
   });
 });
+
+describe('signs from beside the exposition', () => {
+  const settled = (startTimeSeconds: number | null): IncarnationTracker => {
+    const a = tracker();
+    a.sawProcess({ source: 'unit', pid: 7 });
+    a.scraped(scrape(startTimeSeconds, 10));
+    if (startTimeSeconds === null) a.invent();
+    return a;
+  };
+
+  test('KV events that begin anew are another life, once', () => {
+    const a = settled(null);
+    const before = a.current;
+    a.eventsBeganAnew();
+    expect(a.scraped(scrape(null, 10))).toBe('new');
+    expect(a.current).not.toBe(before);
+    expect(a.scraped(scrape(null, 10))).toBe('same');
+  });
+
+  test('another process of the same source is another life; the same one, or another source, is not', () => {
+    const a = settled(null);
+    a.sawProcess({ source: 'unit', pid: 7 });
+    expect(a.scraped(scrape(null, 10))).toBe('same');
+    a.sawProcess(null);
+    a.sawProcess({ source: 'list', pid: 9 });
+    expect(a.scraped(scrape(null, 10))).toBe('same');
+    a.sawProcess({ source: 'list', pid: 10 });
+    expect(a.scraped(scrape(null, 10))).toBe('new');
+  });
+
+  test('an unchanged start time outweighs them', () => {
+    const a = settled(1_000);
+    a.eventsBeganAnew();
+    expect(a.scraped(scrape(1_000, 10))).toBe('same');
+    a.sawProcess({ source: 'unit', pid: 8 });
+    expect(a.scraped(scrape(1_000, 10))).toBe('same');
+    expect(a.scraped(scrape(2_000, 10))).toBe('new');
+  });
+});

@@ -9,7 +9,7 @@ import type { Incarnation } from '../../shared/model/ids.ts';
 import type { EngineCounters } from '../../shared/model/report.ts';
 import type { ResumeState } from '../../shared/protocol/messages.ts';
 import type { Random } from '../../shared/lib/random.ts';
-import type { EngineScrape } from '../events.ts';
+import type { EngineProcess, EngineScrape } from '../events.ts';
 
 /** Refused scrapes in a row that end a life. */
 const REFUSALS = 2;
@@ -20,6 +20,7 @@ export class IncarnationTracker {
   private counters = new Map<number, EngineCounters>();
   private refusals = 0;
   private beganAnew = false;
+  private process: EngineProcess | null = null;
   private id: Incarnation | null = null;
 
   constructor(random: Random) {
@@ -45,6 +46,14 @@ export class IncarnationTracker {
   /** It says that it loads: whatever served before is gone. */
   loads(): void {
     this.refusals = REFUSALS;
+  }
+
+  /** The process that evidence names: another one than before, from the same source, is another life. */
+  sawProcess(process: EngineProcess | null): void {
+    if (process === null) return;
+    const before = this.process;
+    this.process = process;
+    if (before?.source === process.source && before.pid !== process.pid) this.beganAnew = true;
   }
 
   /** Whether the engine of the last scrapes is certainly gone. */

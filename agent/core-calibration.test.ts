@@ -1,0 +1,134 @@
+// The rules of calibration as the core keeps them, whatever the plan (policy/warm-up.ts).
+
+import { describe, expect, test } from 'vitest';
+import { CURVE, FakeEngine, Harness } from './core.harness.ts';
+import type { GenerateOrder } from './events.ts';
+import { prefillMs } from '../shared/model/cost-curve.ts';
+import type { Incarnation } from '../shared/model/ids.ts';
+import type { ReplicaReport } from '../shared/model/report.ts';
+import type { AgentSettings } from '../shared/model/settings.ts';
+
+function started(
+  engine: FakeEngine,
+  settings: Partial<AgentSettings> = {},
+): { readonly h: Harness; readonly report: () => ReplicaReport } {
+  const h = new Harness({ engine, settings });
+  const link = h.link('a');
+  return { h, report: () => h.report(link) };
+}
+
+const calibrations = (engine: FakeEngine): GenerateOrder[] =>
+  engine.orders.filter((order) => order.purpose === 'calibration');
+
+/** The model's tokens of a prompt, as the harness counts them. */
+const tokensOf = (order: GenerateOrder): number => Math.round(order.prompt.split(' ').length * 1.5);
+
+/** Its first generations compile: each takes so much longer. */
+class ColdEngine extends FakeEngine {
+  private readonly cold: number;
+  private readonly extraMs: number;
+
+  constructor(cold: number, extraMs: number) {
+    super();
+    this.cold = cold;
+    this.extraMs = extraMs;
+  }
+
+  override generate(order: GenerateOrder): ReturnType<FakeEngine['generate']> {
+    const answer = super.generate(order);
+    const extraMs = this.orders.length <= this.cold ? this.extraMs : 0;
+    return { ...answer, ttftMs: answer.ttftMs + extraMs };
+  }
+}
+
+describe('calibration', () => {
+  test('waits while somebody uses the engine, and begins once nobody does', () => {
+    const engine = new FakeEngine();
+    engine.rank = { ...engine.rank, running: 2 };
+    const { h, report } = started(engine);
+    h.advance(20_000);
+    expect([report().phase, calibrations(engine).length]).toEqual(['warming', 0]);
+    engine.rank = { ...engine.rank, running: 0 };
+    h.advance(20_000);
+    expect(report().phase).toBe('ready');
+    expect(calibrations(engine).length).toBeGreaterThan(3);
+    expect(report().prefillCost).not.toBeNull();
+  });
+
+  test('is given up on an engine that is never idle: ready, with nothing said of its cost', () => {
+    const engine = new FakeEngine();
+    engine.rank = { ...engine.rank, running: 2 };
+    const { h, report } = started(engine);
+    h.advance(45_000);
+    expect([report().phase, calibrations(engine).length]).toEqual(['ready', 0]);
+    expect(report().prefillCost).toBeNull();
+  });
+
+  test.each([0, 600, 5_000, 64_000])('spends at most its budget of %i tokens', (budget) => {
+    const engine = new FakeEngine();
+    const { h, report } = started(engine, { calibrationBudgetTokens: budget });
+    h.advance(20_000);
+    expect(report().phase).toBe('ready');
+    const prefixes = new Set<string>();
+    let spent = 0;
+    for (const order of calibrations(engine)) {
+      const known = [...prefixes].filter((prefix) => order.prompt.startsWith(prefix));
+      const cached = Math.max(0, ...known.map((prefix) => prefix.split(' ').length * 1.5));
+      spent += tokensOf(order) - cached;
+      prefixes.add(order.prompt);
+    }
+    // Sizes are words: a hair more or less than the tokens that were planned.
+    expect(spent).toBeLessThanOrEqual(budget * 1.02 + 32);
+  });
+
+  test('can be switched off: one generation proves the engine, and nothing is measured', () => {
+    const engine = new FakeEngine();
+    const { h, report } = started(engine, { calibration: false });
+    h.advance(2_000);
+    expect(report()).toMatchObject({ phase: 'ready', prefillCost: null, slowRatio: null });
+    expect(engine.orders.map(({ purpose }) => purpose)).toEqual(['probe']);
+  });
+
+  test('is skipped where a router remembers this life of the engine', () => {
+    const engine = new FakeEngine();
+    const { h, report } = started(engine);
+    h.advance(20_000);
+    const before = engine.orders.length;
+    const remembered = { ...report(), runs: [], leaves: [] };
+    const resume = { ...remembered, incarnation: report().incarnation as Incarnation };
+    const again = new Harness({ engine, seed: 2, startMs: h.nowMs });
+    const link = again.link('a', { resume: [resume] });
+    again.advance(500);
+    expect(again.report(link)).toMatchObject({ phase: 'ready', prefillCost: report().prefillCost });
+    again.advance(5_000);
+    expect(engine.orders.slice(before).map(({ purpose }) => purpose)).not.toContain('calibration');
+  });
+
+  test('counts in no statistic: users, streams, hits, foreign traffic', () => {
+    const engine = new FakeEngine();
+    const { h, report } = started(engine);
+    h.advance(20_000);
+    expect(report()).toMatchObject({
+      running: 0,
+      itlMs: null,
+      bytesPerToken: null,
+      kappa: 1,
+      waitingPrefillTokens: 0,
+      unattributedTokens: 0,
+      workingSetTokens: 0,
+    });
+  });
+
+  test('takes nothing from the first generations of a process, which compile', () => {
+    // 17 s for the first two requests after a start, as one was seen to take.
+    const engine = new ColdEngine(2, 17_000);
+    const { h, report } = started(engine);
+    h.advance(60_000);
+    expect(report().phase).toBe('ready');
+    const curve = report().prefillCost;
+    if (curve === null) throw new Error('no curve');
+    for (const tokens of [300, 2_000, 8_000]) {
+      expect(prefillMs(curve, tokens, 0) / prefillMs(CURVE, tokens, 0)).toBeCloseTo(1, 1);
+    }
+  });
+});
