@@ -1,19 +1,22 @@
-// The simulated engine as a subject: `spillway engine-sim` as a process of its own, ended like one.
+// The simulated engine as a subject: `spillway engine-sim` as a process of its own, with the flags that a real vLLM is
+// given in test/engines/vllm-subject.ts, and ended like one.
 
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../engines/vllm.ts';
 import { startGroup, type ProcessGroup } from '../engines/process-group.ts';
+import { freePort } from '../engines/vllm.ts';
 import { call } from './client.ts';
 import type { Capability, ConformanceSubject, SubjectSizes } from './subject.ts';
 
 const MODEL = 'tiny-llama';
+const ADAPTER = 'support-bot';
+const TOPIC = 'kv@conformance';
 /** Long enough to be seen, and to be told to stop in. */
 const LOADING_MS = 1_500;
+const START_LIMIT_MS = 30_000;
 const MAIN = join(import.meta.dirname, '..', '..', 'bin', 'main.ts');
 
-/** As the real engine of `../engines/vllm-subject.ts` is started. */
 const SIZES: SubjectSizes = {
   maxModelLen: 8_192,
   maxNumSeqs: 8,
@@ -23,62 +26,103 @@ const SIZES: SubjectSizes = {
   maxInFlight: 12,
 };
 
-const CAPABILITIES: readonly Capability[] = ['dev-mode', 'queue-limit', 'small-kv', 'faults'];
+const CAPABILITIES: readonly Capability[] = [
+  'kv-events',
+  'dev-mode',
+  'queue-limit',
+  'small-kv',
+  'sleep',
+  'lora',
+  'faults',
+];
 
 export interface SimulatedSubject extends ConformanceSubject {
+  /** Ends it and clears away its log. */
   close(): Promise<void>;
 }
 
-export async function simulatedSubject(): Promise<SimulatedSubject> {
+/** One rank with an adapter, or two ranks behind one port. */
+export async function simulatedSubject(ranks: 1 | 2 = 1): Promise<SimulatedSubject> {
   const port = await freePort();
+  const [publish, replay] = [await freePort(), await freePort()];
   const url = `http://127.0.0.1:${port}`;
-  const logPath = join(mkdtempSync(join(tmpdir(), 'spillway-conformance-')), 'engine.log');
-  let group: ProcessGroup | null = null;
+  const folder = mkdtempSync(join(tmpdir(), 'spillway-conformance-'));
+  const sizes = ranks === 1 ? SIZES : { ...SIZES, maxInFlight: null };
+  const kind =
+    ranks === 1
+      ? ['--enable-lora', '--max-loras', '2', '--lora-modules', `${ADAPTER}=/adapters/${ADAPTER}`]
+      : ['--data-parallel-size', String(ranks)];
+  const flags = [...flagsOf(port, sizes), ...eventFlags(publish, replay), ...kind];
+  const { group, ...controls } = processControls(flags, join(folder, 'engine.log'));
   const command = async (path: string): Promise<void> => {
     await call(url, path, { method: 'POST' });
-  };
-  const stop = async (): Promise<void> => {
-    await group?.stop(2_000);
-    group = null;
   };
   return {
     name: 'simulated engine',
     url,
     model: MODEL,
-    adapter: null,
+    adapter: ranks === 1 ? ADAPTER : null,
     capabilities: new Set(CAPABILITIES),
-    sizes: SIZES,
-    events: null,
+    sizes,
+    events: {
+      publish: `tcp://127.0.0.1:${publish}`,
+      replay: `tcp://127.0.0.1:${replay}`,
+      topic: TOPIC,
+    },
     loadsForMs: LOADING_MS,
-    startLimitMs: 20_000,
+    startLimitMs: START_LIMIT_MS,
     controls: {
-      async start() {
-        const args = [MAIN, 'engine-sim', ...simulatedArguments(port)];
-        group = startGroup({ command: process.execPath, args, logPath });
-      },
-      running: () => group !== null && group.ended() === null,
+      ...controls,
       freezeCore: () => command('/sim/freeze'),
       thawCore: () => command('/sim/thaw'),
       killCore: () => command('/sim/kill-core'),
       terminate: () => {
-        if (group !== null) process.kill(group.pid, 'SIGTERM');
+        const running = group();
+        if (running !== null) process.kill(running.pid, 'SIGTERM');
       },
-      stop,
     },
-    close: stop,
+    async close() {
+      await controls.stop();
+      rmSync(folder, { recursive: true });
+    },
   };
 }
 
-function simulatedArguments(port: number): string[] {
+function processControls(flags: readonly string[], logPath: string) {
+  let group: ProcessGroup | null = null;
+  return {
+    group: () => group,
+    async start() {
+      const args = [MAIN, 'engine-sim', ...flags];
+      group = startGroup({ command: process.execPath, args, logPath });
+    },
+    running: () => group !== null && group.ended() === null,
+    async stop() {
+      await group?.stop(2_000);
+      group = null;
+    },
+  };
+}
+
+function flagsOf(port: number, sizes: SubjectSizes): string[] {
+  const inFlight =
+    sizes.maxInFlight === null ? [] : ['--max-num-queued-reqs', String(sizes.maxInFlight)];
   return [
-    ...['--port', String(port), '--model', MODEL, '--profile', 'cpu-tiny-llama'],
-    ...[
-      '--loading-ms',
-      String(LOADING_MS),
-      '--kv-tokens',
-      String(SIZES.kvBlocks * SIZES.blockTokens),
-    ],
-    ...['--max-model-len', String(SIZES.maxModelLen)],
-    ...['--max-num-queued-reqs', String(SIZES.maxInFlight), '--dev-mode'],
+    ...['--port', String(port), '--model', MODEL, '--profile', 'cpu-tiny-llama', '--dev-mode'],
+    ...['--loading-ms', String(LOADING_MS)],
+    ...['--kv-tokens', String(sizes.kvBlocks * sizes.blockTokens)],
+    ...['--max-model-len', String(sizes.maxModelLen), '--max-num-seqs', String(sizes.maxNumSeqs)],
+    ...['--max-num-batched-tokens', String(sizes.maxBatchedTokens)],
+    ...inFlight,
   ];
+}
+
+function eventFlags(publish: number, replay: number): string[] {
+  const config = {
+    enable_kv_cache_events: true,
+    endpoint: `tcp://*:${publish}`,
+    replay_endpoint: `tcp://*:${replay}`,
+    topic: TOPIC,
+  };
+  return ['--kv-events-config', JSON.stringify(config)];
 }

@@ -42,7 +42,7 @@ export class DevMode {
       case '/is_paused':
         return now({ is_paused: this.#engines.some(({ model }) => model.paused) });
       case '/reset_prefix_cache':
-        return now({ success: this.#reset() });
+        return this.#reset(call.query);
       case '/reset_mm_cache':
         return Promise.resolve({ status: 200, body: '' });
       default:
@@ -105,12 +105,19 @@ export class DevMode {
     return { status: 200, body: { status: 'paused' } };
   }
 
-  #reset(): boolean {
-    let done = true;
+  /** Fails while anything holds KV, unless what runs is to be computed again. */
+  async #reset(query: URLSearchParams): Promise<Reply> {
+    if (query.get('reset_running_requests') === 'true') {
+      const how = { mode: 'keep', clearCache: true } as const;
+      await this.#rest((engine, nowMs) => engine.model.pause(how, nowMs));
+      this.#each((engine, nowMs) => engine.model.resume(nowMs));
+      return { status: 200, body: { success: true } };
+    }
+    let success = true;
     this.#each((engine) => {
-      if (!engine.model.resetPrefixCache()) done = false;
+      if (!engine.model.resetPrefixCache()) success = false;
     });
-    return done;
+    return { status: 200, body: { success } };
   }
 
   #each(act: (engine: EngineDriver, nowMs: number) => void): void {

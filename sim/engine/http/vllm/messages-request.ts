@@ -48,6 +48,7 @@ export function parseMessages(body: JsonObject, context: ParseContext): Parsed<G
     continuousUsage: true,
     stop: Array.isArray(stops) ? stops.filter((stop) => typeof stop === 'string') : [],
     kind: 'chat',
+    tokenPrompts: false,
     prompts: [promptOf(messages, body)],
     maxTokens,
     lora: adapterOf(body, context),

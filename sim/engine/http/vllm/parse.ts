@@ -40,6 +40,8 @@ export interface ParseContext {
 export interface Generation extends Sampling {
   readonly kind: 'chat' | 'completion';
   readonly prompts: readonly Uint32Array[];
+  /** The client gave token ids. */
+  readonly tokenPrompts: boolean;
   /** Null: until the model stops by itself. */
   readonly maxTokens: number | null;
   /** Name of the adapter that was asked for. */
@@ -78,6 +80,7 @@ export function parseChat(body: JsonObject, context: ParseContext): Parsed<Gener
     ...sampling,
     kind: 'chat',
     prompts: [Uint32Array.from(renderChat(messages, tools))],
+    tokenPrompts: false,
     maxTokens,
     lora: adapterOf(body, context),
     logprobs: body['logprobs'] === true ? (numberOf(body['top_logprobs']) ?? 0) : null,
@@ -106,12 +109,13 @@ export function parseCompletion(body: JsonObject, context: ParseContext): Parsed
     ...sampling,
     kind: 'completion',
     prompts: prompts.map(({ ids }) => ids),
+    tokenPrompts: prompts.some(({ text }) => text === null),
     maxTokens,
     lora: adapterOf(body, context),
     logprobs: numberOf(body['logprobs']),
     forced: certainJson(body['response_format']),
     call: null,
-    echoTexts: prompts.map(({ text }) => (sampling.echo ? text : '')),
+    echoTexts: prompts.map(({ text }) => (sampling.echo ? (text ?? '') : '')),
   };
   return limited(generation, context);
 }
@@ -163,35 +167,44 @@ export function readContent(message: JsonObject): TemplatePiece[] {
   return pieces;
 }
 
-/** Prompt and answer must fit; the generation itself where they do. */
+/** The prompt must fit, and leave room for a token; an answer that would not fit is cut. */
 export function limited(generation: Generation, context: ParseContext): Parsed<Generation> {
-  const fault = contextFault(generation, context.maxModelLen);
-  return fault === null ? { ok: true, value: generation } : { ok: false, reply: fault };
+  const { maxModelLen } = context;
+  const fault = contextFault(generation, maxModelLen);
+  if (fault !== null) return { ok: false, reply: fault };
+  const { maxTokens } = generation;
+  const roomTokens = maxModelLen - Math.max(...generation.prompts.map(({ length }) => length));
+  const cut = maxTokens === null ? null : Math.min(maxTokens, roomTokens);
+  return { ok: true, value: { ...generation, maxTokens: cut } };
 }
 
-function contextFault({ prompts, maxTokens }: Generation, maxModelLen: number): Reply | null {
+function contextFault(generation: Generation, maxModelLen: number): Reply | null {
+  const { prompts, maxTokens, tokenPrompts } = generation;
   if (maxTokens !== null && maxTokens > maxModelLen) {
     const message = `max_tokens=${maxTokens} cannot be greater than max_model_len=${maxModelLen}. Please request fewer output tokens.`;
     return valueFault(message, { param: 'max_tokens', value: String(maxTokens) });
   }
-  const start = `This model's maximum context length is ${maxModelLen} tokens. However, `;
   for (const { length } of prompts) {
-    if (length >= maxModelLen) {
-      const least = maxModelLen + 1;
-      const message = `${start}your prompt contains at least ${least} input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.`;
-      return valueFault(message, { param: 'input_tokens', value: String(least) });
-    }
-    if (maxTokens !== null && length + maxTokens > maxModelLen) {
-      const message = `${start}you requested ${maxTokens} output tokens and your prompt contains ${length} input tokens, for a total of ${length + maxTokens} tokens. Please reduce the length of the input prompt or the number of requested output tokens.`;
-      return valueFault(message, { param: 'input_tokens', value: String(length) });
+    if (length > maxModelLen) return tooLong(tokenPrompts ? length : maxModelLen + 1, maxModelLen);
+    if (length === maxModelLen) {
+      const message = 'max_tokens must be at least 1, got 0.';
+      return valueFault(message, { param: 'max_tokens', value: '0' });
     }
   }
   return null;
 }
 
+/** A text is cut one token past the limit while it is tokenised, so that its length is not known. */
+function tooLong(tokens: number, maxModelLen: number): Reply {
+  const qualifier = tokens === maxModelLen + 1 ? 'at least ' : '';
+  const message = `This model's maximum context length is ${maxModelLen} tokens. However, your prompt contains ${qualifier}${tokens} input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.`;
+  return valueFault(message, { param: 'input_tokens', value: String(tokens) });
+}
+
 interface ReadPrompt {
   readonly ids: Uint32Array;
-  readonly text: string;
+  /** Null where the client gave token ids. */
+  readonly text: string | null;
 }
 
 function readPrompts(prompt: unknown, problems: Problem[]): ReadPrompt[] {
@@ -200,10 +213,10 @@ function readPrompts(prompt: unknown, problems: Problem[]): ReadPrompt[] {
   if (Array.isArray(prompt)) {
     const list = prompt as readonly unknown[];
     if (list.length > 0 && list.every(isTokenId))
-      return [{ ids: Uint32Array.from(list), text: '' }];
+      return [{ ids: Uint32Array.from(list), text: null }];
     if (list.every((each) => typeof each === 'string')) return list.map(promptOf);
     if (list.every((each) => Array.isArray(each) && each.length > 0 && each.every(isTokenId))) {
-      return list.map((each) => ({ ids: Uint32Array.from(each as number[]), text: '' }));
+      return list.map((each) => ({ ids: Uint32Array.from(each as number[]), text: null }));
     }
   }
   const list = { type: 'list_type', msg: 'Input should be a valid list' };

@@ -44,6 +44,7 @@ export function parseResponses(body: JsonObject, context: ParseContext): Parsed<
     ...sampling,
     n: 1,
     kind: 'chat',
+    tokenPrompts: false,
     prompts: [Uint32Array.from(renderChat(messages, tools))],
     maxTokens,
     lora: adapterOf(body, context),

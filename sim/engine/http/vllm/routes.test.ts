@@ -201,19 +201,17 @@ describe('errors', () => {
     );
   });
 
-  it('name the place where JSON breaks off', async () => {
+  it("name the place where JSON breaks off, in Python's words", async () => {
     const answer = await chat('{"model": "');
     const expected = recorded('error-malformed-json.http');
-    expect(answer.status).toBe(expected.status);
-    expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected.body)));
-    expect(JSON.parse(answer.text).error.message).toContain(
-      "'type': 'json_invalid', 'loc': 'body.1",
-    );
+    expect([answer.status, answer.text]).toEqual([expected.status, expected.body]);
   });
 
-  it('refuse a prompt whose answer would not fit', async () => {
-    const answer = await chat({ ...CHAT, max_tokens: 16_000 });
-    expect(JSON.parse(answer.text).error).toMatchObject({ param: 'input_tokens', code: 400 });
+  it('cut an answer that would not fit to what the context leaves', async () => {
+    const prompt = Array.from({ length: 16_382 }, (_, at) => at);
+    const body = { prompt, max_tokens: 100 };
+    const { usage, choices } = JSON.parse((await whole('/v1/completions', body)).text);
+    expect([usage.completion_tokens, choices[0].finish_reason]).toEqual([2, 'length']);
   });
 
   it('refuse a full queue without a time to come back', async () => {

@@ -24,7 +24,8 @@ import { parseJsonBody, type JsonObject } from './validation.ts';
 
 export const VLLM_VERSION = '0.32.0';
 const GUARDED = ['/v1', '/v2', '/inference', '/cohere'];
-const EXPOSITION_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+/** Whatever the client asks for: the client library's, although the text is that of 0.0.4. */
+const EXPOSITION_TYPE = 'text/plain; version=1.0.0; charset=utf-8';
 
 export function vllmSurface(host: EngineHost): EngineSurface {
   return new VllmSurface(host);
