@@ -74,7 +74,6 @@ const ANSWERS: readonly Case[] = [
     like: 'shape',
     call: ({ model }) => ({ body: { model, input: freshText(20), max_output_tokens: 4 } }),
   },
-  { rule: 'the model list', recording: 'models.http', path: '/v1/models', like: 'shape' },
   { rule: 'the version', recording: 'version.http', path: '/version', like: 'words' },
   { rule: 'the load', recording: 'load.http', path: '/load', like: 'words' },
   {
@@ -169,13 +168,6 @@ const ERRORS: readonly Case[] = [
     like: 'words',
   },
   {
-    rule: 'a model that is not served',
-    recording: 'error-unknown-model.http',
-    path: CHAT,
-    like: 'words',
-    call: chat({ model: 'nope' }),
-  },
-  {
     rule: 'messages that are no list',
     recording: 'error-wrong-type.http',
     path: CHAT,
@@ -210,6 +202,30 @@ interface Tokens {
 
 const others: readonly Check[] = [
   {
+    name: 'the model list: /v1/models answers as recorded in models.http, adapters apart',
+    async run({ url, model, sizes }) {
+      const recorded = recordedAnswer('models.http');
+      const answer = await call(url, '/v1/models');
+      assertHeadLike(answer, recorded);
+      const list = JSON.parse(answer.text) as { data: { id: string; max_model_len: number }[] };
+      const base = list.data[0];
+      assertShapeLike(JSON.stringify({ ...list, data: [base] }), recorded);
+      assert.deepEqual([base?.id, base?.max_model_len], [model, sizes.maxModelLen]);
+    },
+  },
+  {
+    name: 'a model that is not served: refused as recorded in error-unknown-model.http, with all names',
+    async run({ url, adapter, model }) {
+      const recorded = recordedAnswer('error-unknown-model.http');
+      const body = { model: 'nope', messages: userMessage(freshText(20)), max_tokens: 4 };
+      const answer = await call(url, CHAT, { body });
+      assertHeadLike(answer, recorded);
+      const names = adapter === null ? model : `${model}, ${adapter}`;
+      const expected = recorded.text.replace(`${model}.`, `${names}.`);
+      assert.equal(answer.text, expected);
+    },
+  },
+  {
     name: 'whether it sleeps: /is_sleeping answers as recorded',
     needs: ['dev-mode'],
     async run({ url }) {
@@ -230,13 +246,6 @@ const others: readonly Check[] = [
         const answer = await call(url, path, { method });
         assert.deepEqual([answer.status, answer.text], [200, ''], `${method} ${path}`);
       }
-    },
-  },
-  {
-    name: '/v1/models names the served model and its context length',
-    async run({ url, model, sizes }) {
-      const list = await json<{ data: { id: string; max_model_len: number }[] }>(url, '/v1/models');
-      assert.deepEqual([list.data[0]?.id, list.data[0]?.max_model_len], [model, sizes.maxModelLen]);
     },
   },
   {
