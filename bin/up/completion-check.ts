@@ -7,6 +7,9 @@ import type { DetectOptions, EngineFacts, Finding } from './facts.ts';
 /** Long enough for several KV blocks of the usual sizes. */
 const PROMPT = Array.from({ length: 96 }, (_, i) => `spillway ${i}`).join(' ');
 
+/** Enough for a time between tokens. */
+const TOKENS = 3;
+
 /** What has to be switched on for it. */
 const CACHED_TOKENS: Readonly<Record<EngineFacts['kind'], string>> = {
   vllm: '--enable-prompt-tokens-details',
@@ -24,7 +27,7 @@ export async function completionFindings(
   if (usage === null) {
     return [
       {
-        missing: 'an answer to a one-token completion',
+        missing: 'an answer to a short completion',
         cost: 'whether it reports cached tokens could not be checked',
       },
     ];
@@ -44,7 +47,7 @@ async function complete(
   options: DetectOptions & { readonly model: string },
 ): Promise<Record<string, unknown> | null> {
   const { model, timeoutMs } = options;
-  const body = JSON.stringify({ model, prompt: PROMPT, max_tokens: 1, temperature: 0 });
+  const body = JSON.stringify({ model, prompt: PROMPT, max_tokens: TOKENS, temperature: 0 });
   try {
     const question = { path: '/v1/completions', body };
     const { status, text } = await ask(question, { ...options, timeoutMs: timeoutMs * 4 });

@@ -134,7 +134,9 @@ describe('a look at engines', () => {
     );
     expect(lines[0]).toContain(': TGI 3.3.5, m, 4096 tokens of context');
     expect(lines[1]).toContain('without cached tokens in its usage (no version has them): ');
-    expect(lines[2]).toMatch(/it does not tell: how full its KV cache is, .*, preemptions$/);
+    expect(lines[2]).toMatch(
+      /it does not tell \(see docs\/engines\.md\): how full its KV cache is, .*, preemptions$/,
+    );
   });
 
   it('says what llama.cpp needs', async () => {

@@ -103,7 +103,7 @@ export function describeSurvey(engines: readonly SurveyedEngine[]): string[] {
             `         taken for ${ENGINE_TITLES[kind]}, as you said; it answers as ${ENGINE_TITLES[answersAs]}`,
           ]),
       ...findings.map(({ missing, cost }) => `         without ${missing}: ${cost}`),
-      ...(told === '' ? [] : [`         it does not tell: ${told}`]),
+      ...(told === '' ? [] : [`         it does not tell (see docs/engines.md): ${told}`]),
     ];
   });
 }
