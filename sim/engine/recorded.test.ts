@@ -18,7 +18,12 @@ interface Recorded {
   readonly e2eMs: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
+  /** Of the stream: one a token, or two together. */
+  readonly chunks: number;
 }
+
+const PROMPT_TOKENS = 'vllm:prompt_tokens_total';
+const QUERIES = 'vllm:prefix_cache_queries_total';
 
 const profile = engineProfile('cpu-tiny-llama')!;
 
@@ -121,6 +126,41 @@ describe('cpu-tiny-llama', () => {
       metrics.map((each) => (each['vllm:kv_cache_usage_perc'] ?? 0).toFixed(6)),
     );
     expect([...simulated].every((ratio) => recorded.has(ratio))).toBe(true);
+  });
+
+  it('goes through the recorded states of counters and gauges: 24 requests at once, sampled every 100 ms', () => {
+    const load = fixture<{ requests: Recorded[]; metrics: Record<string, number>[] }>(
+      'load-24-requests.json',
+    );
+    const state = (values: readonly (number | undefined)[]): string => values.join(' ');
+    const before = load.metrics[0]!;
+    const recorded = load.metrics.map((each) =>
+      state([
+        each[PROMPT_TOKENS]! - before[PROMPT_TOKENS]!,
+        each[QUERIES]! - before[QUERIES]!,
+        each['vllm:num_requests_running'],
+        each['vllm:num_requests_waiting'],
+      ]),
+    );
+    const model = started({ ...profile, kvBlocks: 16_384 });
+    const simulated = new Set<string>();
+    const look = (): void => {
+      const { promptTokens, prefixCacheQueries, running, waiting } = model.stats;
+      simulated.add(state([promptTokens, prefixCacheQueries, running, waiting]));
+    };
+    look();
+    model.onStep = look;
+    load.requests.forEach(({ promptTokens, chunks, sentAtMs }, at) => {
+      const sequence = tokenSequence(promptOf(promptTokens, at + 1), profile.blockTokens);
+      const request = { id: `${at}`, sequence, finishReason: 'length' } as const;
+      const nowMs = sentAtMs - load.requests[0]!.sentAtMs;
+      model.submit({ ...request, answerTokens: chunks }, nowMs);
+    });
+    drain(model);
+    // Left over: samples while the 24 were still coming in, and where two tokens came in one chunk.
+    const known = recorded.filter((each) => simulated.has(each)).length;
+    expect(recorded.length).toBe(234);
+    expect(known).toBeGreaterThanOrEqual(229);
   });
 
   it('finishes the last of several requests at once as measured: within 20 %', () => {
