@@ -3,7 +3,9 @@
 
 import { defineConfig } from 'vitest/config';
 
-const PROCESSES = ['bin/**/*.test.ts', 'test/conformance/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+const PROCESSES = ['bin/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+// An engine each, which mostly waits: two files at a time.
+const CONFORMANCE = ['test/conformance/**/*.test.ts'];
 
 export default defineConfig({
   test: {
@@ -15,7 +17,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['**/*.test.ts'],
-          exclude: ['node_modules/**', ...PROCESSES],
+          exclude: ['node_modules/**', ...PROCESSES, ...CONFORMANCE],
           sequence: { groupOrder: 0 },
         },
       },
@@ -26,6 +28,15 @@ export default defineConfig({
           include: PROCESSES,
           fileParallelism: false,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'conformance',
+          include: CONFORMANCE,
+          maxWorkers: 2,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

@@ -5,7 +5,7 @@ import type { Check, Theme } from './check.ts';
 import { call, json } from './client.ts';
 import { untilIdle, untilReads } from './counters.ts';
 import { cachedOf, stream } from './generate.ts';
-import { KvFeed } from './kv-feed.ts';
+import { KvFeed, type WireEvent } from './kv-feed.ts';
 import { freshTokens } from './prompts.ts';
 import { recordedText } from './recorded.ts';
 import { shapeOfText } from './shape.ts';
@@ -62,12 +62,14 @@ const checks: readonly Check[] = [
         ] as const) {
           const from = feed.batches.length;
           await cachedOf(subject, prompt, { model: name, ...extra });
-          const events = await feed.until('its blocks', from, (all) => all.length > 0);
+          const isStored = ({ type }: WireEvent): boolean => type === 'BlockStored';
+          const events = await feed.until('its blocks', from, (all) => all.some(isStored));
+          const stored = events.filter(isStored);
           assert.deepEqual(
-            events.flatMap((each) => each.extra_keys ?? []),
+            stored.flatMap((each) => each.extra_keys ?? []),
             [first, [name], [name]],
           );
-          assert.deepEqual([events[0]?.lora_name, events[0]?.lora_id], [name, 1]);
+          assert.deepEqual([stored[0]?.lora_name, stored[0]?.lora_id], [name, 1]);
         }
       } finally {
         feed.close();

@@ -80,7 +80,7 @@ const checks: readonly Check[] = [
     },
   },
   {
-    name: 'a rank that is out of range is refused, one that is no number is ignored',
+    name: 'of two ranks the third is refused, and one that is no number is ignored',
     async run({ url, model }) {
       const body = { model, messages: userMessage(freshText(10)), max_tokens: 1 };
       const statuses: number[] = [];

@@ -1,21 +1,6 @@
-// Two simulated engines behind one port keep the rules that two real ones keep.
+// The simulated engine keeps the rules of this theme; `npm run test:engines` holds a real vLLM to the same ones.
 
-import { afterAll, beforeAll, describe, it } from 'vitest';
-import { RANK_THEMES } from './list.ts';
-import { runCheck } from './run.ts';
-import { simulatedSubject, type SimulatedSubject } from './simulated-subject.ts';
+import { RANKS_THEME } from './checks-ranks.ts';
+import { holdSimulated } from './on-simulated.ts';
 
-let subject: SimulatedSubject;
-
-beforeAll(async () => {
-  subject = await simulatedSubject(2);
-});
-
-afterAll(() => subject.close());
-
-describe.each(RANK_THEMES)('$name', ({ checks }) => {
-  it.each(checks)('$name', async (check) => {
-    const outcome = await runCheck(check, subject);
-    if (outcome.result === 'failed') throw new Error(outcome.why);
-  });
-});
+holdSimulated([RANKS_THEME], 2);
