@@ -119,16 +119,19 @@ describe('calibration', () => {
     });
   });
 
-  test('takes nothing from the first generations of a process, which compile', () => {
-    // 17 s for the first two requests after a start, as one was seen to take.
-    const engine = new ColdEngine(2, 17_000);
-    const { h, report } = started(engine);
-    h.advance(60_000);
-    expect(report().phase).toBe('ready');
-    const curve = report().prefillCost;
-    if (curve === null) throw new Error('no curve');
-    for (const tokens of [300, 2_000, 8_000]) {
-      expect(prefillMs(curve, tokens, 0) / prefillMs(CURVE, tokens, 0)).toBeCloseTo(1, 1);
-    }
-  });
+  // 17 s for the first two requests after a start were seen once; a learner may drop that by itself, but not 150 ms.
+  test.each([17_000, 400, 150])(
+    'takes nothing from the first generations of a process, which compile: %i ms more',
+    (extraMs) => {
+      const engine = new ColdEngine(2, extraMs);
+      const { h, report } = started(engine);
+      h.advance(60_000);
+      expect(report().phase).toBe('ready');
+      const curve = report().prefillCost;
+      if (curve === null) throw new Error('no curve');
+      for (const tokens of [300, 2_000, 8_000]) {
+        expect(prefillMs(curve, tokens, 0) / prefillMs(CURVE, tokens, 0)).toBeCloseTo(1, 1.7);
+      }
+    },
+  );
 });
