@@ -1,6 +1,7 @@
 // How much of what the prefix index promises the engine really had: κ = Σ reported ÷ Σ predicted cached
 // tokens, both decaying, between 0.1 and 1. Only requests with a prediction count. An index whose promises
-// keep failing is `broken`: it is dropped, not trusted.
+// keep failing is `broken`: it is dropped, not trusted. One request, however long its prompt, weighs an eighth of all
+// earlier ones at most.
 //
 // Never above 1: chunks are cut, so shared prefixes are promised a little short, but a turn that goes on is
 // promised exactly. A factor above 1 would take those for cached whole and their prefill for nothing.
@@ -12,6 +13,7 @@ const BROKEN_BELOW = 0.3;
 const BROKEN_AFTER = 20;
 /** Predictions beside which one request says little, tokens. */
 const PRIOR_TOKENS = 2_048;
+const MOST_SHARE = 1 / 8;
 
 export class HitTrust {
   private predicted = PRIOR_TOKENS;
@@ -21,8 +23,10 @@ export class HitTrust {
   /** One finished request: tokens predicted (before κ, rounded to blocks) and reported as cached. */
   observe(predicted: number, reported: number): void {
     if (!(predicted > 0) || !(reported >= 0)) return;
-    this.predicted = this.predicted * KEEP + predicted;
-    this.reported = this.reported * KEEP + reported;
+    const most = Math.max(PRIOR_TOKENS, this.predicted * MOST_SHARE);
+    const weight = Math.min(1, most / predicted);
+    this.predicted = this.predicted * KEEP + weight * predicted;
+    this.reported = this.reported * KEEP + weight * reported;
     this.count += 1;
   }
 

@@ -34,7 +34,77 @@ describe('bytes per token', () => {
   });
 });
 
+describe('one prompt among many', () => {
+  const seen = (): TokenRatio => {
+    const ratio = new TokenRatio();
+    for (let i = 0; i < 100; i += 1) {
+      ratio.observe({ bytes: 4_000 + 40 * (i % 9), parts: {}, tokens: 1_000 });
+    }
+    return ratio;
+  };
+
+  test.each([
+    ['of a thousand bytes a token', { bytes: 1_000_000, tokens: 1_000 }],
+    ['of a hundredth of a byte a token', { bytes: 100, tokens: 10_000 }],
+    [
+      'a hundred times as long as all others, at half the ratio',
+      { bytes: 200_000, tokens: 100_000 },
+    ],
+  ])('%s moves the mean by a sixteenth at most', (_, strange) => {
+    const ratio = seen();
+    const before = ratio.mean ?? 0;
+    ratio.observe({ parts: {}, ...strange });
+    expect(Math.abs((ratio.mean ?? 0) / before - 1)).toBeLessThan(1 / 16);
+  });
+
+  test('is told by p5 and p95 only when it is no longer alone', () => {
+    const ratio = seen();
+    ratio.observe({ bytes: 1_000, parts: {}, tokens: 1_000 });
+    expect(ratio.ratio()?.p5).toBeGreaterThan(3.9);
+    for (let i = 0; i < 8; i += 1) ratio.observe({ bytes: 1_000, parts: {}, tokens: 1_000 });
+    expect(ratio.ratio()?.p5).toBe(1);
+  });
+});
+
+test('languages of different ratios: the mean lies between, p5 and p95 are theirs', () => {
+  const ratio = new TokenRatio();
+  for (let i = 0; i < 300; i += 1) {
+    const tokens = 500 + 37 * (i % 11);
+    const perToken = i % 4 === 0 ? 1.8 : 4.3;
+    ratio.observe({ bytes: perToken * tokens, parts: {}, tokens });
+  }
+  expect(ratio.ratio()?.p5).toBeCloseTo(1.8);
+  expect(ratio.ratio()?.p95).toBeCloseTo(4.3);
+  expect(ratio.ratio()?.mean).toBeCloseTo((1.8 + 3 * 4.3) / 4, 1);
+});
+
+test('a workload that changes its language for good is followed', () => {
+  const ratio = new TokenRatio();
+  for (let i = 0; i < 300; i += 1) ratio.observe({ bytes: 4_300, parts: {}, tokens: 1_000 });
+  for (let i = 0; i < 300; i += 1) ratio.observe({ bytes: 900, parts: {}, tokens: 1_000 });
+  expect(ratio.ratio()).toMatchObject({ p5: 0.9, p95: 0.9 });
+  expect(ratio.mean).toBeLessThan(1.2);
+});
+
 describe('κ', () => {
+  test('one long prompt whose prefix was gone moves it by an eighth at most', () => {
+    const trust = new HitTrust();
+    for (let i = 0; i < 100; i += 1) trust.observe(1_000, 1_000);
+    trust.observe(100_000, 0);
+    expect(trust.kappa).toBeGreaterThan(0.87);
+    for (let i = 0; i < 100; i += 1) trust.observe(1_000, 1_000);
+    expect(trust.kappa).toBeGreaterThan(0.98);
+  });
+
+  test('follows an engine that begins to evict, and one that stops', () => {
+    const trust = new HitTrust();
+    for (let i = 0; i < 100; i += 1) trust.observe(2_000, 2_000);
+    for (let i = 0; i < 100; i += 1) trust.observe(2_000, i % 2 === 0 ? 2_000 : 0);
+    expect(trust.kappa).toBeCloseTo(0.5, 1);
+    for (let i = 0; i < 100; i += 1) trust.observe(2_000, 2_000);
+    expect(trust.kappa).toBeGreaterThan(0.95);
+  });
+
   test('is 1 until learned, then reported over predicted within its bounds', () => {
     const trust = new HitTrust();
     expect(trust.kappa).toBe(1);

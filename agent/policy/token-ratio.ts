@@ -3,6 +3,10 @@
 //   bytesPerToken = promptBytes ÷ (promptTokens − Σ parts·partTokens), mean weighted by tokens, p5 and p95 of
 //   the last samples; partTokens[kind] from prompts that hold parts of that kind alone, once the text's ratio
 //   is known.
+//
+// One prompt, however long or strange, moves the mean little: beside a few others it weighs an eighth of them at most,
+// and a ratio far outside of what was seen (`FAR` times p95, or p5 over it) counts as that bound. A new language
+// is no outlier for long: it moves p5 and p95 within a dozen prompts.
 
 import type { BytesPerToken } from '../../shared/model/report.ts';
 
@@ -11,6 +15,11 @@ const SAMPLES = 256;
 const MIN_TOKENS = 16;
 /** Share of the weight that older samples keep at each new one. */
 const KEEP = 0.99;
+/** Samples beside which a prompt can be called strange. */
+const ENOUGH = 16;
+const FAR = 2;
+/** Share of the weight of all earlier prompts that one more may have. */
+const MOST_SHARE = 1 / 8;
 const PART_SMOOTHING = 0.1;
 /** Of kinds: a bound, not a limit that is ever met. */
 const MAX_KINDS = 16;
@@ -20,6 +29,7 @@ export class TokenRatio {
   private tokens = 0;
   private readonly samples: number[] = [];
   private nextSample = 0;
+  private sorted: readonly number[] | null = null;
   private readonly perPart = new Map<string, number>();
 
   /** One finished prompt: canonical bytes without parts, parts by kind, exact tokens. */
@@ -39,10 +49,11 @@ export class TokenRatio {
       textTokens -= each * count;
     }
     if (textTokens < MIN_TOKENS) return;
-    this.bytes = this.bytes * KEEP + prompt.bytes;
-    this.tokens = this.tokens * KEEP + textTokens;
-    this.samples[this.nextSample] = prompt.bytes / textTokens;
+    const sample = prompt.bytes / textTokens;
+    this.weigh(sample, textTokens);
+    this.samples[this.nextSample] = sample;
     this.nextSample = (this.nextSample + 1) % SAMPLES;
+    this.sorted = null;
   }
 
   /** Takes over what an earlier agent process had learned, as if it were a few samples. */
@@ -54,6 +65,7 @@ export class TokenRatio {
     const spread = [ratio.p5, ratio.mean, ratio.mean, ratio.mean, ratio.p95];
     for (const sample of spread) this.samples.push(sample);
     this.nextSample = this.samples.length % SAMPLES;
+    this.sorted = null;
   }
 
   /** Null until learned. */
@@ -64,14 +76,28 @@ export class TokenRatio {
   /** Null until learned. */
   ratio(): BytesPerToken | null {
     if (this.tokens === 0) return null;
-    const sorted = [...this.samples].sort((a, b) => a - b);
-    const at = (share: number): number =>
-      sorted[Math.round(share * (sorted.length - 1))] ?? this.bytes / this.tokens;
-    return { mean: this.bytes / this.tokens, p5: at(0.05), p95: at(0.95) };
+    return { mean: this.bytes / this.tokens, p5: this.quantile(0.05), p95: this.quantile(0.95) };
   }
 
   partTokens(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.perPart);
+  }
+
+  private weigh(sample: number, tokens: number): void {
+    let ratio = sample;
+    let weight = tokens;
+    if (this.samples.length >= ENOUGH) {
+      ratio = Math.min(this.quantile(0.95) * FAR, Math.max(this.quantile(0.05) / FAR, sample));
+      weight = Math.min(tokens, this.tokens * MOST_SHARE);
+    }
+    this.bytes = this.bytes * KEEP + ratio * weight;
+    this.tokens = this.tokens * KEEP + weight;
+  }
+
+  private quantile(share: number): number {
+    this.sorted ??= this.samples.toSorted((a, b) => a - b);
+    const { sorted } = this;
+    return sorted[Math.round(share * (sorted.length - 1))] ?? this.bytes / this.tokens;
   }
 
   private observePart(
