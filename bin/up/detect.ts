@@ -46,9 +46,14 @@ async function describe(sight: EngineSight, options: DetectOptions): Promise<Det
     maxModelLen: models[0]?.maxModelLen ?? null,
     ranks: seen.ranks,
     findings: [...configuration, ...completions],
-    unknown: hasMetrics(seen) ? seen.absent : [],
+    unknown: hasMetrics(seen) ? seen.absent.filter((name) => !comesLater(name, kind)) : [],
   };
   return { kind: 'found', facts };
+}
+
+/** SGLang counts the time between tokens of streams only, and none has been sent yet. */
+function comesLater(figure: EngineSight['absent'][number], kind: EngineSight['kind']): boolean {
+  return kind === 'sglang' && figure === 'itlCount';
 }
 
 function lookFrom({ url, apiKey, engineKind, timeoutMs }: DetectOptions) {

@@ -118,6 +118,12 @@ describe('a look at engines', () => {
     expect(lines).toHaveLength(3);
   });
 
+  it('says nothing more of SGLang that tells all it can, with what only streams have left out', async () => {
+    const lines = await linesOf(await engine({ kind: 'sglang', metrics: true, cacheReport: true }));
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/: SGLang 0\.5\.18, m, \d+ tokens of context$/);
+  });
+
   it('says what no flag would change: TGI has no preemptions, KV usage and cached tokens', async () => {
     const lines = await linesOf(
       await scripted({
