@@ -207,6 +207,18 @@ describe('KV events', () => {
     expect(kinds).toEqual([['cleared', 'stored']]);
   });
 
+  it('tell nothing of a restart, after which everything is stored anew', () => {
+    const model = started(SMALL, { kvEvents: true });
+    model.submit(request('a', { tokens: 40, answer: 20 }), 0);
+    model.advance(5);
+    model.crash(6);
+    model.restart(1_000, 0);
+    expect(batchesOf(drain(model))).toEqual([]);
+    model.submit(request('a', { tokens: 40 }), 2_000);
+    const [batch, ...others] = batchesOf(drain(model));
+    expect([batch!.map(({ kind }) => kind), others]).toEqual([['stored'], []]);
+  });
+
   it('are not told where nobody asked, nor for steps that change nothing', () => {
     const silent = started();
     silent.submit(request('a', { tokens: 40, answer: 30 }), 0);
