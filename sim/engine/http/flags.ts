@@ -118,7 +118,7 @@ export const ENGINE_SIM_OPTIONS: readonly EngineSimOption[] = [
   {
     key: 'metrics',
     flags: '--enable-metrics',
-    description: 'sglang: serve /metrics',
+    description: 'sglang, llamacpp: serve /metrics',
   },
   {
     key: 'cacheReport',

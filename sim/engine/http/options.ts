@@ -5,7 +5,7 @@ import type { KvEventForm } from './kv-wire.ts';
 import type { VllmOptions } from './vllm/options.ts';
 import type { EngineProfile } from '../profiles.ts';
 
-export const ENGINE_KINDS = ['vllm', 'tgi', 'sglang'] as const;
+export const ENGINE_KINDS = ['vllm', 'tgi', 'sglang', 'llamacpp'] as const;
 export type EngineKind = (typeof ENGINE_KINDS)[number];
 
 export interface EngineServerOptions {
@@ -32,7 +32,7 @@ export interface EngineServerOptions {
   readonly vllm?: VllmOptions;
   /** TGI: requests inside before 429. Default 128. */
   readonly maxConcurrentRequests?: number;
-  /** SGLang: `/metrics` is there, as `--enable-metrics` has it. Default false. */
+  /** SGLang and llama.cpp: `/metrics` is there, as `--enable-metrics` and `--metrics` have it. Default false. */
   readonly metrics?: boolean;
   /** SGLang: usage tells cached tokens, as `--enable-cache-report` has it. Default false. */
   readonly cacheReport?: boolean;

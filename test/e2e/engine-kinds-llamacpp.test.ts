@@ -1,0 +1,14 @@
+import { checkKind } from './kinds-checks.ts';
+import { PROFILE } from './kinds-region.ts';
+
+checkKind({
+  kind: 'llamacpp',
+  agentKind: null,
+  engine: { kind: 'llamacpp', metrics: true, profile: { ...PROFILE, maxNumSeqs: 4 } },
+  narrow: null,
+  narrowFull: 0,
+  tooMuch: { promptTokens: 20_000 },
+  onTerm: 'breaks',
+  unknown: ['preemptionsTotal', 'preemptionsPerMin', 'kvUsageRatio'],
+  known: ['kvCapacityTokens', 'runningMax', 'waitingPrefillTokens', 'running'],
+});
