@@ -99,8 +99,6 @@ export function event(body: object | string): string {
   return `data: ${typeof body === 'string' ? body : JSON.stringify(body)}\n\n`;
 }
 
-export const KEEP_ALIVE_EVENT = ':\n\n';
-
 function begin(
   response: ServerResponse,
   wallMs: number,
