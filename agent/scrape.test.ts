@@ -266,6 +266,18 @@ describe('figures', () => {
     expect(engine.asked.filter((path) => path === '/info')).toHaveLength(1);
   });
 
+  it('are not asked for each second where limits are not told', async () => {
+    for (const script of [
+      { ...TGI, '/info': 500 },
+      { ...SGLANG, '/server_info': 401 },
+    ]) {
+      const engine = await scriptedEngine(script);
+      for (let times = 0; times < 4; times += 1) await engine.reader.scrape();
+      const asked = engine.asked.filter((path) => /info/.test(path));
+      expect(asked.length).toBeLessThanOrEqual(3);
+    }
+  });
+
   it('of TGI leave first tokens unknown while a prefill runs', async () => {
     const text = fixture('metrics/tgi-v3-datadog.prom');
     const running = text.replace(
@@ -412,6 +424,7 @@ describe("SGLang's loads", () => {
     const engine = await scriptedEngine(SGLANG);
     for (let times = 0; times < 3; times += 1) await engine.reader.scrape();
     expect(engine.asked.filter((path) => path.startsWith('/v1/loads'))).toHaveLength(1);
+    expect(engine.asked.filter((path) => path === '/server_info')).toHaveLength(1);
   });
 });
 

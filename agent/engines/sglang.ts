@@ -96,11 +96,14 @@ export class SglangAdapter implements EngineAdapter {
   async #askInfo(timeoutMs: number): Promise<void> {
     for (const path of ['/server_info', '/get_server_info']) {
       const said = await this.#context.client.get(path, timeoutMs);
-      if (said.kind === 'answer' && said.status === 200) {
+      if (said.kind !== 'answer') return;
+      if (said.status === 200) {
         this.#info = parseObject(said.body) ?? {};
         return;
       }
     }
+    // It will not say a second later either: with the next identity it is asked again.
+    this.#info ??= {};
   }
 
   #checkHealth(): void {

@@ -71,7 +71,10 @@ export class TgiAdapter implements EngineAdapter {
   }
 
   async #askInfo(timeoutMs: number): Promise<void> {
-    this.#info = infoOf(await this.#context.client.get('/info', timeoutMs)) ?? this.#info;
+    const said = await this.#context.client.get('/info', timeoutMs);
+    this.#info = infoOf(said) ?? this.#info;
+    // What answers otherwise now will not say it a second later: with the next identity it is asked again.
+    if (said.kind === 'answer') this.#info ??= {};
   }
 }
 
