@@ -6,6 +6,7 @@
 import type { CoreContext } from './core-context.ts';
 import { Generations } from './core-generations.ts';
 import type { EngineFacts } from './core-report.ts';
+import { EngineHealth } from './core-health.ts';
 import { enginePhase, phaseOf, phaseSinceMs } from './core-phase.ts';
 import { TargetState } from './core-target.ts';
 import { absentRank } from './events.ts';
@@ -16,11 +17,10 @@ import type {
   EngineScrape,
   ProcessEvidence,
 } from './events.ts';
-import { GpuPresence } from './policy/gpu-presence.ts';
 import { IncarnationTracker } from './policy/incarnation.ts';
 import { Lifecycle } from './policy/lifecycle.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
-import type { DegradedReason, Phase } from '../shared/model/phase.ts';
+import type { Phase } from '../shared/model/phase.ts';
 import type { LoadProgress } from '../shared/model/report.ts';
 import type { ResumeState } from '../shared/protocol/messages.ts';
 
@@ -51,10 +51,7 @@ export class EngineState {
   private readonly tracker: IncarnationTracker;
   private readonly generations: Generations;
   private readonly startedMs: number;
-  private readonly presence = new GpuPresence();
-  /** Why each rank was last said to be degraded. */
-  private readonly saidReasons: (DegradedReason | null)[] = [];
-  private saidLoop = false;
+  private readonly health: EngineHealth;
   private progress: LoadProgress | null = null;
   private offers: readonly ResumeState[] = [];
   private heard = false;
@@ -81,6 +78,7 @@ export class EngineState {
     );
     const { lifecycle, targets } = this;
     this.generations = new Generations(context, { engine, lifecycle, targets });
+    this.health = new EngineHealth(context, { engine, lifecycle, targets });
   }
 
   get incarnation(): Incarnation | null {
@@ -115,7 +113,7 @@ export class EngineState {
       degradedFor: phase === 'degraded' ? (target?.health.degradedFor ?? null) : null,
       slowRatio: target?.slow.ratio(nowMs) ?? null,
       progress: phase === 'loading' ? this.progress : null,
-      gpus: this.presence.summary,
+      gpus: this.health.gpus,
       etaMs: phase === 'loading' ? this.lifecycle.loadEtaMs(nowMs) : warmingMs,
       identity: this.identity,
       probe: this.generations.probeOf(rank),
@@ -135,18 +133,11 @@ export class EngineState {
     else if (result.kind === 'unready') this.unready(evidence, result.stage, nowMs);
     else this.lifecycle.failed(evidence, nowMs);
     this.notePhase(before);
-    this.noteLoop();
+    this.health.noteLoop();
   }
 
   gpusRead(event: Of<'gpus'>, nowMs: number): void {
-    const before = this.presence.missing;
-    this.presence.take(event.reading, event.uuids);
-    const { missing, summary } = this.presence;
-    for (const target of this.targets) target.health.gpu(missing, nowMs);
-    if (missing === before) return;
-    const fields = { replica: this.engine.replica, lost: summary?.lost ?? 0 };
-    if (missing) this.context.log('error', 'gpu_missing', fields);
-    else this.context.log('info', 'gpu_back', fields);
+    this.health.gpusRead(event, nowMs);
   }
 
   identified(event: Of<'identified'>, nowMs: number): void {
@@ -196,9 +187,8 @@ export class EngineState {
     this.identify(nowMs);
     if (this.canGenerate && this.identity !== null) this.generations.run(this.identity, nowMs);
     for (const target of this.targets) target.run(nowMs);
-    this.judgePace(nowMs);
     this.notePhase(before);
-    this.noteHealth();
+    this.health.run(nowMs);
   }
 
   nextWakeMs(): number {
@@ -345,42 +335,6 @@ export class EngineState {
     this.touch();
     const level = phase === 'dead' ? 'warn' : 'info';
     this.context.log(level, 'phase', { replica: this.engine.replica, from: before, to: phase });
-  }
-
-  private judgePace(nowMs: number): void {
-    if (this.lifecycle.phase !== 'ready') return;
-    for (const { health, slow } of this.targets) {
-      if (health.degradedFor === null && slow.isSlow(nowMs)) health.slow(nowMs);
-    }
-  }
-
-  /** Says what has become of each rank. */
-  private noteHealth(): void {
-    for (const target of this.targets) {
-      const { rank, health, slow } = target;
-      const ready = this.lifecycle.phase === 'ready';
-      const reason = ready ? health.degradedFor : null;
-      const before = this.saidReasons[rank] ?? null;
-      if (reason === before) continue;
-      this.saidReasons[rank] = reason;
-      target.version += 1;
-      const fields = { replica: this.engine.replica, rank };
-      if (reason !== null) this.context.log('warn', 'degraded', { ...fields, reason });
-      else if (ready) {
-        slow.reset();
-        this.context.log('info', 'recovered', { ...fields, reason: before });
-      }
-    }
-  }
-
-  /** Once for each loop. */
-  private noteLoop(): void {
-    const { loops, loadDeaths } = this.lifecycle;
-    if (loops && !this.saidLoop) {
-      const fields = { replica: this.engine.replica, deaths: loadDeaths };
-      this.context.log('error', 'load_loop', fields);
-    }
-    this.saidLoop = loops;
   }
 
   private touch(): void {
