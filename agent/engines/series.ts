@@ -1,5 +1,6 @@
 // Samples of one exposition summed by key: several series of one name (models, causes, schedulers) are one figure.
-// A sample that is NaN or infinite is absent, and so is a sum without samples.
+// A sample that is NaN, infinite or below 0 is absent (a report with one would end the link to every router), and so
+// is a sum without samples.
 
 export class Series<Key> {
   private readonly sums = new Map<Key, number>();
@@ -13,12 +14,12 @@ export class Series<Key> {
   }
 
   add(key: Key, value: number): void {
-    if (Number.isFinite(value)) this.sums.set(key, (this.sums.get(key) ?? 0) + value);
+    if (isFigure(value)) this.sums.set(key, (this.sums.get(key) ?? 0) + value);
   }
 
   /** In place of what was added before. */
   set(key: Key, value: number): void {
-    if (Number.isFinite(value)) this.sums.set(key, value);
+    if (isFigure(value)) this.sums.set(key, value);
   }
 
   sum(key: Key): number | null {
@@ -35,9 +36,13 @@ export class Series<Key> {
   }
 }
 
+function isFigure(value: number): boolean {
+  return Number.isFinite(value) && value >= 0;
+}
+
 /** A share that is at most all of it. */
 export function ratioOf(value: number | null): number | null {
-  return value === null ? null : Math.min(1, Math.max(0, value));
+  return value === null ? null : Math.min(1, value);
 }
 
 /** A label that is a number above 0. Python writes what is not set as `None`. */
