@@ -177,7 +177,8 @@ class SglangSurface implements EngineSurface, SglangServer {
     if (refused === null) return;
     this.#left(run);
     // A dead scheduler has taken the server with it: nobody is there to answer.
-    response.destroy();
+    if (refused === 'queue_full') refuse(answer, QUEUE_FULL);
+    else response.destroy();
   }
 
   #left(run: GenerationRun): void {

@@ -140,7 +140,7 @@ class TgiSurface implements EngineSurface, TgiServer {
     const fault = run.submit(answerOf(answering, run, this.#endsOf(request)));
     if (fault === null) return;
     this.#leave(request);
-    refuse(answering, this.#count(SHARD_GONE));
+    refuse(answering, this.#count(fault === 'queue_full' ? { kind: 'overloaded' } : SHARD_GONE));
   }
 
   #enter(run: GenerationRun, { prompts, maxTokens }: TgiGeneration): TgiRequest {
