@@ -103,8 +103,8 @@ interface StopWish {
 
 /** Text that might become a stop string is held back until it cannot, as vLLM does. */
 function stoppedAnswer(free: AnswerPlan, { key, stops, includeStop }: StopWish): AnswerPlan {
-  const heldChars = includeStop ? 0 : Math.max(...stops.map((stop) => stop.length)) - 1;
-  const longest = heldChars + 1;
+  const longest = Math.max(...stops.map((stop) => stop.length));
+  const heldChars = includeStop ? 0 : longest - 1;
   const ids: number[] = [];
   const texts: string[] = [];
   let text = '';

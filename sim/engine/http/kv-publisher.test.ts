@@ -65,7 +65,9 @@ async function replayed(publisher: KvPublisher, from: number): Promise<string[][
   const answers: string[][] = [];
   for (;;) {
     const frames = await dealer.receive();
-    answers.push(frames.map((frame) => (frame.length === 8 ? frame.toString('hex') : `${frame}`)));
+    answers.push(
+      frames.map((frame) => (frame.length === 8 ? frame.toString('hex') : frame.toString())),
+    );
     if (frames.at(-1)?.length === 0) return answers;
   }
 }

@@ -2,14 +2,7 @@
 
 import { renderChat, type TemplateMessage, type TemplatePiece } from '../../tokenizer.ts';
 import type { Reply } from '../reply.ts';
-import {
-  adapterOf,
-  limited,
-  namesOf,
-  readMessages,
-  type Generation,
-  type ParseContext,
-} from './parse.ts';
+import { adapterOf, limited, readMessages, type Generation, type ParseContext } from './parse.ts';
 import { readSampling, samplingFault } from './sampling.ts';
 import { certainCall } from './tools.ts';
 import {
@@ -37,7 +30,7 @@ export function parseMessages(body: JsonObject, context: ParseContext): Parsed<G
     const problem = { type: 'value_error', loc: 'body.max_tokens', msg, input: maxTokens, ctx };
     return { ok: false, reply: invalid([problem]) };
   }
-  const fault = modelFault(body['model'], namesOf(context)) ?? samplingFault(body, maxTokens);
+  const fault = modelFault(body['model'], context) ?? samplingFault(body, maxTokens);
   if (fault !== null) return { ok: false, reply: anthropicReply(fault) };
   const stops = body['stop_sequences'];
   const call = certainCall(chatTools(body));
@@ -65,7 +58,7 @@ export function countTokensReply(body: JsonObject, context: ParseContext): Reply
   const problems = requiredProblems(body, ['model']);
   const messages = templateMessages(body, problems);
   if (problems.length > 0) return invalid(problems);
-  const fault = modelFault(body['model'], namesOf(context));
+  const fault = modelFault(body['model'], context);
   if (fault !== null) return anthropicReply(fault);
   const input_tokens = promptOf(messages, body).length;
   const answer = { input_tokens, context_management: { original_input_tokens: input_tokens } };

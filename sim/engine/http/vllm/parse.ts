@@ -65,7 +65,7 @@ export function parseChat(body: JsonObject, context: ParseContext): Parsed<Gener
   if (problems.length > 0) return { ok: false, reply: invalid(problems) };
   const maxTokens = integerOf(body['max_completion_tokens']) ?? integerOf(body['max_tokens']);
   const fault =
-    modelFault(body['model'], namesOf(context)) ??
+    modelFault(body['model'], context) ??
     toolFlagFault(body, context.toolsEnabled ?? true) ??
     samplingFault(body, maxTokens);
   if (fault !== null) return { ok: false, reply: fault };
@@ -99,7 +99,7 @@ export function parseCompletion(body: JsonObject, context: ParseContext): Parsed
   const prompts = readPrompts(body['prompt'], problems);
   if (problems.length > 0) return { ok: false, reply: invalid(problems) };
   const maxTokens = body['max_tokens'] === null ? null : (integerOf(body['max_tokens']) ?? 16);
-  const fault = modelFault(body['model'], namesOf(context)) ?? samplingFault(body, maxTokens);
+  const fault = modelFault(body['model'], context) ?? samplingFault(body, maxTokens);
   if (fault !== null) return { ok: false, reply: fault };
   if (prompts.length === 0) {
     const message = 'Either prompt or prompt_embeds must be provided and non-empty.';
@@ -118,11 +118,6 @@ export function parseCompletion(body: JsonObject, context: ParseContext): Parsed
     echoTexts: prompts.map(({ text }) => (sampling.echo ? (text ?? '') : '')),
   };
   return limited(generation, context);
-}
-
-/** Served names that a request may ask for. */
-export function namesOf({ model, adapters = [] }: ParseContext): readonly string[] {
-  return [model, ...adapters];
 }
 
 export function adapterOf(body: JsonObject, { adapters = [] }: ParseContext): string | undefined {

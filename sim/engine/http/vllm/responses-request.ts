@@ -2,14 +2,7 @@
 
 import { renderChat, type TemplateMessage } from '../../tokenizer.ts';
 import type { Reply } from '../reply.ts';
-import {
-  adapterOf,
-  limited,
-  namesOf,
-  readContent,
-  type Generation,
-  type ParseContext,
-} from './parse.ts';
+import { adapterOf, limited, readContent, type Generation, type ParseContext } from './parse.ts';
 import { readSampling, samplingFault } from './sampling.ts';
 import { certainCall, certainJson, toolFault } from './tools.ts';
 import {
@@ -33,9 +26,7 @@ export function parseResponses(body: JsonObject, context: ParseContext): Parsed<
   if (problems.length > 0) return { ok: false, reply: invalid(problems) };
   const maxTokens = integerOf(body['max_output_tokens']);
   const fault =
-    modelFault(body['model'], namesOf(context)) ??
-    storedFault(body) ??
-    samplingFault(body, maxTokens);
+    modelFault(body['model'], context) ?? storedFault(body) ?? samplingFault(body, maxTokens);
   if (fault !== null) return { ok: false, reply: fault };
   const tools = Array.isArray(body['tools']) ? JSON.stringify(body['tools']) : null;
   const call = certainCall(body);

@@ -2,14 +2,14 @@
 
 import { BEGIN_TOKEN, detokenize, renderChat, tokenize } from '../../tokenizer.ts';
 import type { Reply } from '../reply.ts';
-import { namesOf, readMessages, type ParseContext } from './parse.ts';
+import { readMessages, type ParseContext } from './parse.ts';
 import { invalid, missing, modelFault, type JsonObject, type Problem } from './validation.ts';
 
 export function tokenizeReply(body: JsonObject, context: ParseContext): Reply {
   const problems: Problem[] = [];
   const read = readTokens(body, problems);
   if (problems.length > 0) return invalid(problems);
-  const fault = modelFault(body['model'], namesOf(context));
+  const fault = modelFault(body['model'], context);
   if (fault !== null) return fault;
   const tokens = read();
   const strings = body['return_token_strs'] === true;
@@ -58,6 +58,6 @@ export function detokenizeReply(body: JsonObject, context: ParseContext): Reply 
       { type: 'int_parsing', loc: `body.tokens.${wrong}`, msg, input: tokens[wrong] },
     ]);
   }
-  const fault = modelFault(body['model'], namesOf(context));
+  const fault = modelFault(body['model'], context);
   return fault ?? { status: 200, body: { prompt: detokenize(tokens as number[]) } };
 }

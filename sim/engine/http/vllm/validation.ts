@@ -86,9 +86,14 @@ export function valueFault(message: string, about?: { param: string; value?: str
   return errorReply(400, 'BadRequestError', text, about.param);
 }
 
-export function modelFault(model: unknown, served: readonly string[]): Reply | null {
-  if (typeof model !== 'string' || model === '' || served.includes(model)) return null;
-  const message = `The model \`${model}\` does not exist. Valid aliases: ${served.join(', ')}.`;
+/** Adapters may be asked for, but vLLM does not name them. */
+export function modelFault(
+  model: unknown,
+  served: { readonly model: string; readonly adapters?: readonly string[] },
+): Reply | null {
+  if (typeof model !== 'string' || model === '' || model === served.model) return null;
+  if (served.adapters?.includes(model) === true) return null;
+  const message = `The model \`${model}\` does not exist. Valid aliases: ${served.model}.`;
   return errorReply(404, 'NotFoundError', message, 'model');
 }
 
@@ -115,8 +120,8 @@ export function pythonFloat(value: number): string {
 
 /** The same in a JSON body, where JavaScript would leave the `.0` out. */
 export function pythonNumber(value: number): object {
-  const { rawJSON } = JSON as unknown as { rawJSON(text: string): object };
-  return rawJSON(pythonFloat(value));
+  // Node has it; the library types of ES2024 do not know it.
+  return (JSON as unknown as { rawJSON(text: string): object }).rawJSON(pythonFloat(value));
 }
 
 export function integerOf(value: unknown): number | null {
