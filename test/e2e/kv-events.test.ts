@@ -8,7 +8,7 @@ import type { AgentTargetStatus } from '../../agent/core-status.ts';
 import type { KvEventsOptions } from '../../agent/policy/kv-event.ts';
 import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
 import { fakeRouter, testRuntime, type FakeRouter } from '../../shared/runtime/link-fakes.ts';
-import type { EngineOptions } from '../../sim/engine/http/options.ts';
+import type { EngineServerOptions } from '../../sim/engine/http/options.ts';
 import { startEngineServer, type RunningEngine } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES } from '../../sim/engine/profiles.ts';
 import { until } from './until.ts';
@@ -21,7 +21,7 @@ afterEach(async () => {
 
 const PROFILE = ENGINE_PROFILES['cpu-tiny-llama']!;
 
-async function engine(change: Partial<EngineOptions> = {}): Promise<RunningEngine> {
+async function engine(change: Partial<EngineServerOptions> = {}): Promise<RunningEngine> {
   const started = await startEngineServer(
     {
       host: '127.0.0.1',
@@ -59,7 +59,10 @@ class Rig {
   }
 
   static async begin(
-    options: { engine?: Partial<EngineOptions>; kvEvents?: Partial<KvEventsOptions> | null } = {},
+    options: {
+      engine?: Partial<EngineServerOptions>;
+      kvEvents?: Partial<KvEventsOptions> | null;
+    } = {},
   ): Promise<Rig> {
     const beside = await engine(options.engine);
     const router = await fakeRouter();
