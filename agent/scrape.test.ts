@@ -444,6 +444,21 @@ describe('an engine that does not serve', () => {
     expect(await engine.reader.scrape()).toMatchObject({ kind: 'unready' });
   });
 
+  it('is not loading for a 503 of somebody else: that would cost it its memory', async () => {
+    for (const [script, path] of [
+      [VLLM, '/metrics'],
+      [SGLANG, '/metrics'],
+      [TGI, '/metrics'],
+      [LLAMACPP, '/props'],
+      [GENERIC, '/v1/models'],
+    ] as const) {
+      const engine = await scriptedEngine(script);
+      await engine.reader.scrape();
+      engine.script = { ...script, [path]: 503 };
+      expect(await engine.reader.scrape()).toMatchObject({ kind: 'failed' });
+    }
+  });
+
   it('is unready while SGLang says so: it warms up, or stops and would serve on without end', async () => {
     const engine = await scriptedEngine({ ...SGLANG, '/health': 503 });
     await expect

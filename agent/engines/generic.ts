@@ -7,9 +7,16 @@ import { scrapeFailure } from './client.ts';
 import { identifyByModels } from './identify.ts';
 import { nothingKnown } from './vllm.ts';
 
+const LOADING: ScrapeResult = {
+  kind: 'unready',
+  stage: 'loading',
+  detail: 'models: status 503',
+};
+
 export class GenericAdapter implements EngineAdapter {
   readonly kind = 'generic';
   readonly #context: AdapterContext;
+  #served = false;
 
   constructor(context: AdapterContext) {
     this.#context = context;
@@ -19,8 +26,10 @@ export class GenericAdapter implements EngineAdapter {
     const fetched = await this.#context.client.get('/v1/models', timeoutMs);
     if (fetched.kind !== 'answer') return scrapeFailure(fetched);
     const { status } = fetched;
-    if (status === 503) return { kind: 'unready', stage: 'loading', detail: 'models: status 503' };
+    // What has served does not load: then it is a refusal of another kind, and no new life.
+    if (status === 503 && !this.#served) return LOADING;
     if (status !== 200) return { kind: 'failed', detail: `models: status ${status}` };
+    this.#served = true;
     return { kind: 'ok', scrape: nothingKnown() };
   }
 

@@ -39,8 +39,8 @@ export class LlamacppAdapter implements EngineAdapter {
     const { client } = this.#context;
     const said = await client.get('/props', timeoutMs);
     if (said.kind !== 'answer') return scrapeFailure(said);
-    if (said.status === 503)
-      return { kind: 'unready', stage: 'loading', detail: 'props: status 503' };
+    if (saysLoading(said)) return this.#loads();
+    if (said.status >= 500) return { kind: 'failed', detail: `props: status ${said.status}` };
     const properties = propertiesOf(said);
     if (properties.asleep === true)
       return told({ ...absentRank(0), asleep: true }, properties, null);
@@ -49,8 +49,7 @@ export class LlamacppAdapter implements EngineAdapter {
       this.#slots(timeoutMs),
     ]);
     if (metrics !== null && metrics.kind !== 'answer') return scrapeFailure(metrics);
-    if (metrics?.status === 503)
-      return { kind: 'unready', stage: 'loading', detail: 'metrics: status 503' };
+    if (metrics !== null && saysLoading(metrics)) return this.#loads();
     if (metrics !== null && isMissing(metrics.status)) this.#hasMetrics = false;
     const exposed = metrics?.status === 200 ? readLlamacppMetrics(metrics.body) : null;
     return told({ ...(exposed ?? absentRank(0)), asleep: properties.asleep }, properties, slots);
@@ -67,6 +66,13 @@ export class LlamacppAdapter implements EngineAdapter {
     });
   }
 
+  /** Another process: it may have been started otherwise. */
+  #loads(): ScrapeResult {
+    this.#hasMetrics = true;
+    this.#slotsFromMs = -Infinity;
+    return { kind: 'unready', stage: 'loading', detail: 'loading model' };
+  }
+
   async #slots(timeoutMs: number): Promise<SlotFigures | null> {
     const { client, clock } = this.#context;
     if (clock.nowMs() < this.#slotsFromMs) return null;
@@ -76,6 +82,17 @@ export class LlamacppAdapter implements EngineAdapter {
     if (slots === null) this.#slotsFromMs = clock.nowMs() + SLOTS_AGAIN_MS;
     return slots;
   }
+}
+
+/** The engine's own words: another 503, of a proxy, must not cost it its memory. */
+function saysLoading({
+  status,
+  body,
+}: {
+  readonly status: number;
+  readonly body: string;
+}): boolean {
+  return status === 503 && /loading model/i.test(body);
 }
 
 function told(rank: RankScrape, properties: Properties, slots: SlotFigures | null): ScrapeResult {

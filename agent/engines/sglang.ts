@@ -48,8 +48,6 @@ export class SglangAdapter implements EngineAdapter {
         stage: this.#served ? 'stopping' : 'loading',
         detail: 'health: status 503',
       };
-    if (metrics.status === 503)
-      return { kind: 'unready', stage: 'loading', detail: 'metrics: status 503' };
     if (metrics.status !== 200 && !isMissing(metrics.status)) {
       return { kind: 'failed', detail: `metrics: status ${metrics.status}` };
     }

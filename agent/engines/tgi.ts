@@ -27,8 +27,6 @@ export class TgiAdapter implements EngineAdapter {
       this.#info === null ? this.#askInfo(timeoutMs) : null,
     ]);
     if (metrics.kind !== 'answer') return scrapeFailure(metrics);
-    if (metrics.status === 503)
-      return { kind: 'unready', stage: 'loading', detail: 'metrics: status 503' };
     if (metrics.status !== 200 && metrics.status !== 404) {
       return { kind: 'failed', detail: `metrics: status ${metrics.status}` };
     }

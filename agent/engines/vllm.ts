@@ -21,7 +21,6 @@ export class VllmAdapter implements EngineAdapter {
     if (fetched.kind !== 'answer') return scrapeFailure(fetched);
     const { status, body } = fetched;
     if (status === 404) return { kind: 'ok', scrape: nothingKnown() };
-    if (status === 503) return { kind: 'unready', stage: 'loading', detail: 'metrics: status 503' };
     if (status !== 200) return { kind: 'failed', detail: `metrics: status ${status}` };
     return { kind: 'ok', scrape: readVllmMetrics(body) ?? nothingKnown() };
   }
