@@ -188,7 +188,7 @@ export class Backlog {
       addToSums(sums, uncached, cached);
       largestMs = Math.max(largestMs, prefillMs(curve, uncached, cached));
     }
-    const restMs = sums.prompt > 0 ? Math.max(0, this.abandonedMs - nowMs) : 0;
+    const restMs = Math.max(0, this.abandonedMs - nowMs);
     const waitingMs = sumsMs(curve, sums) - this.progressMs(curve, nowMs) + restMs;
     return { waitingMs: Math.max(0, waitingMs), waitingTokens: sums.uncached, largestMs };
   }

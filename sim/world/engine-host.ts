@@ -54,6 +54,8 @@ export interface PromptInside {
   readonly rank: number;
   readonly uncached: number;
   readonly cached: number;
+  /** Of a preempted call. */
+  readonly again: boolean;
   firstTokenMs: number | null;
 }
 
@@ -130,10 +132,10 @@ export class EngineHost {
     const recent = this.#recent.filter(({ firstTokenMs }) => (firstTokenMs ?? 0) >= sinceMs);
     const waiting: PromptInside[] = [];
     for (const { prompt, preempted, generated } of this.#calls.values()) {
-      const again = prompt.uncached + prompt.cached + generated;
+      const known = prompt.uncached + prompt.cached + generated;
       if (prompt.firstTokenMs === null) waiting.push(prompt);
       else if (preempted)
-        waiting.push({ ...prompt, uncached: again, cached: 0, firstTokenMs: null });
+        waiting.push({ ...prompt, uncached: known, cached: 0, again: true, firstTokenMs: null });
     }
     return [...waiting, ...recent].filter((prompt) => prompt.rank === rank);
   }
@@ -153,7 +155,7 @@ export class EngineHost {
     const model = this.#modelOf(call);
     const cached = model.cachedTokens(sequence);
     const uncached = sequence.promptTokens - cached;
-    const prompt = { rank: call.rank ?? 0, uncached, cached, firstTokenMs: null };
+    const prompt = { rank: call.rank ?? 0, uncached, cached, again: false, firstTokenMs: null };
     const result = model.submit(request, nowMs);
     if (result.ok) {
       const state = { generated: 0, preempted: false, lastTokenMs: nowMs };

@@ -2,13 +2,14 @@
 
 import type { Random } from '../../shared/lib/random.ts';
 import { segmentOf } from '../workloads/synthetic-prompt.ts';
+import type { Range } from '../workloads/conversations.ts';
 import type { WorldContext } from './context.ts';
 import type { EngineHost } from './engine-host.ts';
 
 export interface ForeignShape {
   /** Drawn uniformly between both. */
-  readonly promptTokens: readonly [least: number, most: number];
-  readonly answerTokens: number;
+  readonly promptTokens: Range;
+  readonly answerTokens: Range;
   readonly rank?: number;
 }
 
@@ -52,18 +53,21 @@ export class ForeignClients {
     this.#open.clear();
   }
 
+  #between([least, most]: Range): number {
+    return Math.floor(least + (most - least) * this.#random.next());
+  }
+
   #send(): void {
     if (this.#stopped) return;
     const { promptTokens, answerTokens, rank } = this.#shape;
-    const [least, most] = promptTokens;
-    const tokens = Math.floor(least + (most - least) * this.#random.next());
+    const tokens = this.#between(promptTokens);
     const id = `foreign/${this.#engine.replica}/${rank ?? 0}/${this.#sent++}`;
     const seed = Math.floor(this.#random.next() * 2 ** 32);
     this.#open.add(id);
     this.#engine.call({
       id,
       tokenIds: segmentOf({ id: seed, tokens, bytesPerToken: 4, assistant: false }).tokenIds,
-      answerIds: new Uint32Array(answerTokens),
+      answerIds: new Uint32Array(this.#between(answerTokens)),
       salt: 'foreign',
       rank: rank ?? 0,
       firstToken: () => {},

@@ -18,14 +18,28 @@ export interface Sample {
   readonly atMs: number;
   readonly report: ReplicaReport;
   readonly truth: EngineTruth;
-  /** Largest prompt without a first token inside the engine. */
+  /** All prompts inside the engine without a first token; those of preempted calls are not among them. */
+  readonly inside: Readonly<Work> & { readonly requests: number };
+  /** Largest prompt inside the engine without a first token, or with one `lateMs` ago. */
   readonly largest: Readonly<Work>;
   /** Prompts that were sent, passed or ended so short a time ago that the agent may not have heard. */
   readonly onTheWay: Readonly<Work>;
 }
 
-/** Calls `look` for each new report, once however many routers it goes to; messages travel up to `travelMs`. */
-export function watchReports(world: World, look: (sample: Sample) => void, travelMs = 2): void {
+export interface WatchOptions {
+  /** How long messages travel at most. */
+  readonly travelMs: number;
+  /** How late an agent may learn of a first token that nobody shows. */
+  readonly lateMs: number;
+}
+
+/** Calls `look` for each new report, once however many routers it goes to. */
+export function watchReports(
+  world: World,
+  look: (sample: Sample) => void,
+  options: Partial<WatchOptions> = {},
+): void {
+  const { travelMs = 2, lateMs = 0 } = options;
   const tellings = world.routers.map((router) => {
     const told = new Told();
     router.onSend = (_link, message) => told.note(message, world.nowMs);
@@ -50,7 +64,7 @@ export function watchReports(world: World, look: (sample: Sample) => void, trave
         atMs: world.nowMs,
         report,
         truth: engine.truthOf(report.rank),
-        ...insideOf(engine, { report, sinceMs, onTheWay }),
+        ...insideOf(engine, { report, sinceMs, lateMs, onTheWay }),
       });
     };
   }
@@ -58,22 +72,32 @@ export function watchReports(world: World, look: (sample: Sample) => void, trave
 
 function insideOf(
   engine: EngineHost,
-  of: { readonly report: ReplicaReport; readonly sinceMs: number; readonly onTheWay: Work },
-): Pick<Sample, 'largest' | 'onTheWay'> {
-  const { report, sinceMs, onTheWay } = of;
+  of: {
+    readonly report: ReplicaReport;
+    readonly sinceMs: number;
+    readonly lateMs: number;
+    readonly onTheWay: Work;
+  },
+): Pick<Sample, 'inside' | 'largest' | 'onTheWay'> {
+  const { report, sinceMs, lateMs, onTheWay } = of;
+  const inside = { tokens: 0, ms: 0, requests: 0 };
   const largest = { tokens: 0, ms: 0 };
-  for (const prompt of engine.promptsInside(report.rank, sinceMs)) {
+  for (const prompt of engine.promptsInside(report.rank, sinceMs - lateMs)) {
     const own = { tokens: 0, ms: 0 };
     add(own, engine, prompt);
-    if (prompt.firstTokenMs !== null) {
+    if (prompt.firstTokenMs !== null && prompt.firstTokenMs >= sinceMs) {
       onTheWay.tokens += own.tokens;
       onTheWay.ms += own.ms;
       continue;
     }
+    if (prompt.firstTokenMs === null && !prompt.again) {
+      inside.requests++;
+      add(inside, engine, prompt);
+    }
     largest.tokens = Math.max(largest.tokens, own.tokens);
     largest.ms = Math.max(largest.ms, own.ms);
   }
-  return { largest, onTheWay };
+  return { inside, largest, onTheWay };
 }
 
 function add(
