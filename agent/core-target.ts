@@ -144,9 +144,12 @@ export class TargetState {
 
   scraped(rank: RankScrape, sentMs: number, nowMs: number): void {
     this.nowMs = nowMs;
-    const users = this.ledger.openCount() > 0 || this.hasForeign();
+    const foreignBefore = this.hasForeign();
+    const users = this.ledger.openCount() > 0 || foreignBefore;
+    const lastMs = this.scrape?.sentMs ?? sentMs;
+    const own = foreignBefore ? this.history.prefilledBetween(lastMs, sentMs) : null;
     this.scrape = { rank, sentMs };
-    this.rates.scraped(rank, users, sentMs);
+    this.rates.scraped(rank, { users, own }, sentMs);
     this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
     this.told.scraped(rank, this.backlog.figures(this.learner.curve(), nowMs).waitingTokens);
     this.slots.tell(rank.runningMax);
@@ -375,7 +378,7 @@ export class TargetState {
 
   /** Uncached tokens of a request that nobody has told of. */
   get meanPromptTokens(): number {
-    return this.rates.meanUncachedTokens ?? ASSUMED_PROMPT;
+    return this.rates.meanForeignTokens ?? ASSUMED_PROMPT;
   }
 
   /** Since when nothing has moved although users' work waits for tokens; null without such work. */

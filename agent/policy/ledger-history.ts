@@ -6,6 +6,7 @@
 
 import type { LedgerMoment } from './foreign.ts';
 import type { LedgerEntry } from './ledger.ts';
+import type { Prompts } from './scrape-rates.ts';
 
 const KEEP_MS = 20_000;
 const KEEP_ENTRIES = 8_192;
@@ -44,6 +45,21 @@ export class LedgerHistory {
     this.closed = [];
   }
 
+  /** Prompts whose prefill ended after `fromMs` and until `toMs`. */
+  prefilledBetween(fromMs: number, toMs: number): Prompts {
+    let prompts = 0;
+    let tokens = 0;
+    for (const entries of [this.open, this.closed]) {
+      for (const entry of entries) {
+        const endMs = entry.prefillEndMs ?? Infinity;
+        if (endMs <= fromMs || endMs > toMs) continue;
+        prompts += 1;
+        tokens += uncachedOf(entry);
+      }
+    }
+    return { prompts, tokens };
+  }
+
   momentAt(atMs: number, options: MomentOptions = EXACT): LedgerMoment {
     const { lateMs, movedMs } = options;
     let open = 0;
@@ -57,6 +73,13 @@ export class LedgerHistory {
     for (const entry of this.closed) visit(entry);
     return { open, withoutFirstToken };
   }
+}
+
+/** Computed for it, as its usage tells, else as its router foretold. */
+function uncachedOf({ facts, usage }: LedgerEntry): number {
+  const cached = usage?.cachedTokens ?? null;
+  const foretold = Math.max(0, facts.uncachedTokens);
+  return usage === null || cached === null ? foretold : Math.max(0, usage.promptTokens - cached);
 }
 
 function leftBy(entry: LedgerEntry, atMs: number, movedMs: number): boolean {

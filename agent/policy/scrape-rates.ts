@@ -11,15 +11,37 @@ const HALF_PROMPTS = 50;
 /** Of token times: engines with long prefills between their tokens need some seconds to show a mean. */
 const HALF_LIFE_MS = 5_000;
 
+export interface Prompts {
+  readonly prompts: number;
+  /** Uncached tokens of all of them. */
+  readonly tokens: number;
+}
+
+/** Mean tokens of a prompt; earlier ones fade with the prompts seen. */
+class PromptMean {
+  private tokens = 0;
+  private prompts = 0;
+
+  get mean(): number | null {
+    return this.prompts > 0 ? this.tokens / this.prompts : null;
+  }
+
+  observe({ tokens, prompts }: Prompts): void {
+    if (prompts <= 0 || tokens <= 0) return;
+    const keep = 0.5 ** (prompts / HALF_PROMPTS);
+    this.tokens = this.tokens * keep + tokens;
+    this.prompts = this.prompts * keep + prompts;
+  }
+}
+
 export class ScrapeRates {
   private before: RankScrape | null = null;
   /** Token times and tokens, both fading with time. */
   private itlMsSum = 0;
   private itlTokens = 0;
   private beforeMs = -Infinity;
-  /** Computed tokens and prompts, both fading with the prompts seen. */
-  private computed = 0;
-  private prompts = 0;
+  private readonly prompts = new PromptMean();
+  private readonly strangers = new PromptMean();
   /** Preemption totals of the last minute, oldest first. */
   private preemptions: { readonly atMs: number; readonly total: number }[] = [];
   private moved = -Infinity;
@@ -29,9 +51,9 @@ export class ScrapeRates {
     return this.itlTokens > 0 ? this.itlMsSum / this.itlTokens : null;
   }
 
-  /** Computed prompt tokens per request. */
-  get meanUncachedTokens(): number | null {
-    return this.prompts > 0 ? this.computed / this.prompts : null;
+  /** Computed prompt tokens per request of those that no router told of; of all, where none was seen apart. */
+  get meanForeignTokens(): number | null {
+    return this.strangers.mean ?? this.prompts.mean;
   }
 
   /** When a counter was last seen to have moved. */
@@ -46,8 +68,16 @@ export class ScrapeRates {
     this.moved = -Infinity;
   }
 
-  /** `users`: users' requests were open since the last scrape; else token times are the agent's own. */
-  scraped(scrape: RankScrape, users: boolean, atMs: number): void {
+  /**
+   * `users`: users' requests were open since the last scrape; else token times are the agent's own. `own`: what the
+   * ledger's requests were prefilled of since; null where there were no others.
+   */
+  scraped(
+    scrape: RankScrape,
+    since: { readonly users: boolean; readonly own: Prompts | null },
+    atMs: number,
+  ): void {
+    const { users, own } = since;
     const { before, beforeMs } = this;
     this.before = scrape;
     this.beforeMs = atMs;
@@ -64,11 +94,10 @@ export class ScrapeRates {
     }
     const computed = delta(scrape.computedTokensTotal, before.computedTokensTotal);
     const prompts = delta(scrape.firstTokensTotal, before.firstTokensTotal);
-    if (computed !== null && prompts !== null && prompts > 0) {
-      const keep = 0.5 ** (prompts / HALF_PROMPTS);
-      this.computed = this.computed * keep + computed;
-      this.prompts = this.prompts * keep + prompts;
-    }
+    if (computed === null || prompts === null) return;
+    this.prompts.observe({ tokens: computed, prompts });
+    if (own === null) return;
+    this.strangers.observe({ tokens: computed - own.tokens, prompts: prompts - own.prompts });
   }
 
   /** Null until two scrapes have told. */
@@ -83,6 +112,7 @@ export class ScrapeRates {
 
   private notePreemptions(total: number | null, atMs: number): void {
     if (total === null) return;
+    if (total < (this.preemptions.at(-1)?.total ?? 0)) this.preemptions = [];
     this.preemptions.push({ atMs, total });
     while ((this.preemptions[1]?.atMs ?? Infinity) <= atMs - PREEMPTION_WINDOW_MS) {
       this.preemptions.shift();

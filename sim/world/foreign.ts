@@ -9,7 +9,7 @@ import type { EngineHost } from './engine-host.ts';
 export interface ForeignShape {
   /** Drawn uniformly between both. */
   readonly promptTokens: Range;
-  readonly answerTokens: Range;
+  readonly answerTokens: Range | number;
   readonly rank?: number;
 }
 
@@ -53,7 +53,9 @@ export class ForeignClients {
     this.#open.clear();
   }
 
-  #between([least, most]: Range): number {
+  #between(range: Range | number): number {
+    if (typeof range === 'number') return range;
+    const [least, most] = range;
     return Math.floor(least + (most - least) * this.#random.next());
   }
 
