@@ -21,7 +21,10 @@ import { until } from './until.ts';
 
 export const MODEL = 'sim-model';
 /** Fast to answer, slow enough to be caught at it: 8 ms a token, 0.2 ms a prompt token. */
-export const PROFILE: EngineProfile = { ...(ENGINE_PROFILES['demo'] as EngineProfile), jitterRatio: 0 };
+export const PROFILE: EngineProfile = {
+  ...(ENGINE_PROFILES['demo'] as EngineProfile),
+  jitterRatio: 0,
+};
 const SCRAPE_MS = 200;
 
 export interface RegionOptions {
@@ -76,11 +79,16 @@ export class KindRegion {
       this.#runtime,
     );
     this.engines.push(engine);
-    const kind = this.#options.agentKind;
+    await this.addAgent(engine.url, this.#options.agentKind);
+    return engine;
+  }
+
+  /** `kind` null: it finds out what is there. */
+  async addAgent(url: string, kind: EngineKind | null): Promise<void> {
     const agent = await startAgent(
       {
         pool: 'default',
-        engines: [{ url: engine.url, advertiseUrl: engine.url, pidFile: null, kind }],
+        engines: [{ url, advertiseUrl: url, pidFile: null, kind }],
         routers: [`ws://127.0.0.1:${this.router.linksPort}`],
         linkSecret: null,
         engineApiKey: null,
@@ -90,7 +98,6 @@ export class KindRegion {
       this.#runtime,
     );
     this.#agents.push(agent);
-    return engine;
   }
 
   pool() {
