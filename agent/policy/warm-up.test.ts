@@ -25,10 +25,13 @@ const shape = (all: readonly WarmUpStep[]): string[] =>
     ({ uncached, cached, measured }) => `${uncached}|${cached}${measured ? '' : ' unmeasured'}`,
   );
 
-test('one generation, one unmeasured full step, then u {256, 2k, 8k} × c {0, 8k}', () => {
+test('one generation, every size unmeasured, then u {256, 2k, 8k} × c {0, 8k}', () => {
   expect(shape(steps(warmUp(), 131_072))).toEqual([
     '16|0 unmeasured',
+    '256|0 unmeasured',
     '2048|0 unmeasured',
+    '8192|0 unmeasured',
+    '256|0 unmeasured',
     '256|0',
     '2048|0',
     '8192|0',
@@ -55,11 +58,54 @@ describe('sizes that do not fit are left out', () => {
 
   test('nor what exceeds the budget', () => {
     const all = steps(warmUp({ budgetTokens: 5_000 }), 131_072);
-    expect(shape(all)).toEqual(['16|0 unmeasured', '2048|0 unmeasured', '256|0', '2048|0']);
+    expect(shape(all)).toEqual([
+      '16|0 unmeasured',
+      '256|0 unmeasured',
+      '2048|0 unmeasured',
+      '256|0 unmeasured',
+      '256|0',
+      '2048|0',
+    ]);
+  });
+
+  test('nor anything where the budget is below a measurement', () => {
+    expect(shape(steps(warmUp({ budgetTokens: 700 }), 131_072))).toEqual(['16|0 unmeasured']);
   });
 
   test('and nothing is measured where calibration is off', () => {
     expect(shape(steps(warmUp({ calibration: false }), 131_072))).toEqual(['16|0 unmeasured']);
+  });
+});
+
+describe('the smallest size goes again until it takes as long as before', () => {
+  /** Runs it where the first `cold` generations take 5 s more; how often the smallest went unmeasured. */
+  function smallRuns(cold: number, budgetTokens = 64_000): number {
+    const warm = warmUp({ budgetTokens });
+    let nowMs = 0;
+    let sent = 0;
+    let small = 0;
+    while (!warm.done) {
+      const step = warm.next({ idle: true, limitTokens: 131_072 }, nowMs);
+      if (step === null) throw new Error('nothing to do');
+      sent += 1;
+      if (step.uncached === 256 && !step.measured) small += 1;
+      nowMs += step.uncached / 10 + (sent <= cold ? 5_000 : 0);
+      warm.ended(true, Math.round(step.prompt.split(' ').length * 1.3), nowMs);
+    }
+    return small;
+  }
+
+  test.each([
+    ['a warm engine', 0, 2],
+    ['one whose first generation is slow', 1, 2],
+    ['one whose first smallest is slow', 2, 3],
+    ['one that is slow up to the largest', 4, 3],
+  ])('%s', (_, cold, runs) => {
+    expect(smallRuns(cold)).toBe(runs);
+  });
+
+  test('never beyond the budget', () => {
+    expect(smallRuns(2, 256 + 2 * (256 + 2_048))).toBe(2);
   });
 });
 

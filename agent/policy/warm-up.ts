@@ -2,13 +2,18 @@
 //
 // Calibration measures lone prefills of u uncached tokens after c cached ones, u in {256, 2k, 8k} and c in
 // {0, prefix}, the prefix being the largest of these sizes that leaves room, as far as context, KV capacity
-// and the token budget allow. One unmeasured prompt of a full step goes first: the first real shapes of a
-// process pay for compilation. The engine has to be idle; one that never is goes without after `idleWaitMs`.
+// and the token budget allow. The first real shapes of a process pay for compilation: so each size goes once unmeasured
+// before, and then the smallest again until it takes as long as the last time. The engine has to be idle; one that
+// never is goes without after `idleWaitMs`.
 
 import { extendedText, TOKENS_PER_WORD, uniqueText } from './probe-prompt.ts';
 
 const SIZES = [256, 2_048, 8_192] as const;
-const WARM_TOKENS = 2_048;
+const SMALLEST = SIZES[0];
+/** Two times of the smallest size this near to each other: its kernels are warm. */
+const STEADY = 1.5;
+/** A process that is never steady is measured as it is. */
+const MAX_SETTLING = 4;
 const FIRST_TOKENS = 16;
 /** Assumed where neither context length nor KV capacity is known, tokens. */
 const UNKNOWN_LIMIT = 4_096;
@@ -53,6 +58,10 @@ export class WarmUp {
   private notBeforeMs = -Infinity;
   private waitsSinceMs: number | null = null;
   private total = 0;
+  private startedMs = 0;
+  private lastSmallMs: number | null = null;
+  private settling = 0;
+  private leftTokens = 0;
 
   constructor(settings: WarmUpSettings, nonce: () => string) {
     this.settings = settings;
@@ -80,7 +89,7 @@ export class WarmUp {
     nowMs: number,
   ): WarmUpStep | null {
     if (this.current !== null || nowMs < this.notBeforeMs) return null;
-    if (!this.generated) return this.begin(this.firstStep());
+    if (!this.generated) return this.begin(this.firstStep(), nowMs);
     this.plan ??= this.planFor(state.limitTokens ?? UNKNOWN_LIMIT);
     const planned = this.plan[0];
     if (planned === undefined) return null;
@@ -91,7 +100,7 @@ export class WarmUp {
     }
     this.waitsSinceMs = null;
     this.plan.shift();
-    return this.begin(this.stepOf(planned));
+    return this.begin(this.stepOf(planned), nowMs);
   }
 
   /** The step in flight has ended. A calibration step that fails ends calibration: a generation must prove
@@ -109,6 +118,8 @@ export class WarmUp {
     this.generated = true;
     const words = step.prompt.split(' ').length;
     if (promptTokens !== null && promptTokens > 0) this.tokensPerWord = promptTokens / words;
+    const small = step.purpose === 'calibration' && step.uncached === SMALLEST;
+    if (small && !step.measured) this.settle(nowMs - this.startedMs);
   }
 
   nextWakeMs(nowMs: number): number | null {
@@ -117,8 +128,24 @@ export class WarmUp {
     return this.waitsSinceMs === null ? null : this.waitsSinceMs + this.settings.idleWaitMs;
   }
 
-  private begin(step: WarmUpStep): WarmUpStep {
+  /** The smallest size took `tookMs`, unmeasured: again, unless as long as the time before. */
+  private settle(tookMs: number): void {
+    const before = this.lastSmallMs;
+    this.lastSmallMs = tookMs;
+    if (this.plan === null || this.plan.some((step) => !step.measured)) return;
+    const [least, most] =
+      before === null ? [0, 1] : [Math.min(before, tookMs), Math.max(before, tookMs)];
+    if (most <= STEADY * least || this.settling >= MAX_SETTLING) return;
+    if (this.plan.length === 0 || this.leftTokens < SMALLEST) return;
+    this.settling += 1;
+    this.total += 1;
+    this.leftTokens -= SMALLEST;
+    this.plan.unshift({ uncached: SMALLEST, cached: 0, measured: false });
+  }
+
+  private begin(step: WarmUpStep, nowMs: number): WarmUpStep {
     this.current = step;
+    this.startedMs = nowMs;
     return step;
   }
 
@@ -146,28 +173,40 @@ export class WarmUp {
   private planFor(limitTokens: number): Plan[] {
     if (!this.settings.calibration) return [];
     const limit = limitTokens - MARGIN;
-    const sizes = SIZES.filter((size) => size <= limit);
-    const plan: Plan[] = [];
-    if (WARM_TOKENS <= limit) plan.push({ uncached: WARM_TOKENS, cached: 0, measured: false });
+    const sizes = affordable(
+      SIZES.filter((size) => size <= limit),
+      this.settings.budgetTokens,
+    );
+    if (sizes.length === 0) return [];
+    this.prefixTokens = sizes.findLast((size) => size + SMALLEST <= limit) ?? 0;
+    const plan: Plan[] = sizes.map((uncached) => ({ uncached, cached: 0, measured: false }));
+    plan.push({ uncached: SMALLEST, cached: 0, measured: false });
     for (const uncached of sizes) plan.push({ uncached, cached: 0, measured: true });
-    this.prefixTokens = sizes.findLast((size) => size + SIZES[0] <= limit) ?? 0;
-    for (const uncached of SIZES) {
-      const fits = this.prefixTokens > SIZES[0] && this.prefixTokens + uncached <= limit;
-      if (fits) plan.push({ uncached, cached: this.prefixTokens, measured: true });
+    let left = this.settings.budgetTokens - costOf(plan);
+    for (const uncached of sizes) {
+      const fits = this.prefixTokens > SMALLEST && this.prefixTokens + uncached <= limit;
+      if (!fits || uncached > left) continue;
+      left -= uncached;
+      plan.push({ uncached, cached: this.prefixTokens, measured: true });
     }
-    const affordable = withinBudget(plan, this.settings.budgetTokens);
-    this.total = affordable.length + 1;
-    return affordable;
+    this.leftTokens = left;
+    this.total = plan.length + 1;
+    return plan;
   }
 }
 
-function withinBudget(plan: readonly Plan[], budgetTokens: number): Plan[] {
-  let left = budgetTokens;
-  const affordable: Plan[] = [];
-  for (const step of plan) {
-    if (step.uncached > left) break;
-    left -= step.uncached;
-    affordable.push(step);
+/** As many sizes, the smallest first, as can go twice within the budget, and the smallest once more. */
+function affordable(sizes: readonly number[], budgetTokens: number): readonly number[] {
+  let left = budgetTokens - SMALLEST;
+  const chosen: number[] = [];
+  for (const size of sizes) {
+    left -= 2 * size;
+    if (left < 0) break;
+    chosen.push(size);
   }
-  return affordable;
+  return chosen;
+}
+
+function costOf(plan: readonly Plan[]): number {
+  return plan.reduce((sum, step) => sum + step.uncached, 0);
 }
