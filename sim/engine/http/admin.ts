@@ -3,7 +3,7 @@
 import type { ServerResponse } from 'node:http';
 
 import { NOT_FOUND, sendReply, type Reply } from './reply.ts';
-import type { RunningEngine } from './server.ts';
+import type { RunningEngine } from './running-engine.ts';
 import type { EngineHost } from './surface.ts';
 
 type JsonObject = Readonly<Record<string, unknown>>;

@@ -39,6 +39,70 @@ describe('engine-sim options', () => {
     ]);
   });
 
+  it('take KV events in the words of vLLM, its defaults filled in', () => {
+    const json = '{"enable_kv_cache_events":true,"replay_endpoint":"tcp://*:5558","topic":"kv"}';
+    const parsed = parseEngineSimOptions({ kvEvents: json });
+    expect(parsed).toMatchObject({
+      ok: true,
+      options: {
+        kvEvents: {
+          endpoint: 'tcp://*:5557',
+          replayEndpoint: 'tcp://*:5558',
+          bufferSteps: 10_000,
+          topic: 'kv',
+        },
+      },
+    });
+    for (const off of ['{}', '{"enable_kv_cache_events":true,"publisher":"null"}']) {
+      const without = parseEngineSimOptions({ kvEvents: off });
+      expect(without.ok && 'kvEvents' in without.options).toBe(false);
+    }
+  });
+
+  it("take vLLM's own flags", () => {
+    const parsed = parseEngineSimOptions({
+      dataParallelSize: '2',
+      schedulingPolicy: 'priority',
+      loraModules: ['a=/x', 'b=/y'],
+      shutdownTimeout: '30',
+      termEnding: 'hang',
+      seed: '7',
+    });
+    expect(parsed).toMatchObject({
+      ok: true,
+      seed: 7,
+      options: {
+        dataParallelSize: 2,
+        profile: { schedulingPolicy: 'priority' },
+        vllm: {
+          enableLora: true,
+          loraModules: [
+            { name: 'a', path: '/x' },
+            { name: 'b', path: '/y' },
+          ],
+          shutdownTimeoutMs: 30_000,
+          termEnding: 'hang',
+        },
+      },
+    });
+  });
+
+  it.each([
+    ['kvEvents', 'not json', '--kv-events-config'],
+    ['kvEvents', '{"endpont":"tcp://*:1"}', '--kv-events-config'],
+    ['kvEventsEncoding', 'xml', '--kv-events-encoding'],
+    ['loraModules', 'nameless', '--lora-modules'],
+    ['termEnding', 'softly', '--term-ending'],
+    ['schedulingPolicy', 'lifo', '--scheduling-policy'],
+    ['dataParallelSize', '0', '--data-parallel-size'],
+    ['kind', 'other', '--kind'],
+  ])('refuse %s %s', (key, value, flag) => {
+    const parsed = parseEngineSimOptions({ [key]: value });
+    expect(parsed.ok ? [] : parsed.problems.map((problem) => problem.split(':')[0])).toEqual([
+      flag,
+    ]);
+  });
+
   it('are described each', () => {
     for (const { flags, description } of ENGINE_SIM_OPTIONS) {
       expect(flags).toMatch(/^--/);

@@ -3,7 +3,7 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-import { EngineModel, type EngineTruth } from '../model.ts';
+import { EngineModel } from '../model.ts';
 import { serveAdmin } from './admin.ts';
 import { EngineDriver } from './driver.ts';
 import { SURFACES } from './kinds.ts';
@@ -11,53 +11,15 @@ import type { KvEndpoints, KvFeed } from './kv-feed.ts';
 import { Listener } from './listener.ts';
 import type { EngineServerOptions } from './options.ts';
 import { ReceivedLog, type ReceivedRequest } from './received.ts';
+import { readBody } from './read-body.ts';
 import { sendReply, type Reply } from './reply.ts';
+import { sumOfRanks, type EngineState, type RunningEngine } from './running-engine.ts';
 import type { EngineHost, EngineRuntime, EngineSurface } from './surface.ts';
+import { TimerSet } from './timer-set.ts';
 
 export type { EngineServerOptions } from './options.ts';
+export type { EngineState, RunningEngine } from './running-engine.ts';
 
-export interface RunningEngine {
-  readonly port: number;
-  /** Base URL, no path. */
-  readonly url: string;
-  /** When it generates and the port is open; at once if so. */
-  whenServing(): Promise<void>;
-  /** Of all ranks together. */
-  state(): EngineState;
-  /** Where each rank's KV events can be had; empty where none are published, or not yet. */
-  kvEndpoints(): readonly KvEndpoints[];
-  /** The next `batches` of KV events of each rank are numbered but not sent. */
-  dropKvEvents(batches: number): void;
-  received(): readonly ReceivedRequest[];
-  clearReceived(): void;
-  /** Connections are cut and the port closes; loads again after `restartAfterMs`, or stays down. */
-  crash(options: { readonly restartAfterMs?: number }): Promise<void>;
-  /** A new process, now. Only of use while it is down. */
-  restart(): void;
-  /** The core dies while the server lives: what follows is the kind's. */
-  killCore(): void;
-  /** The device fails under the present batch; false where the kind does not survive that. */
-  failBatch(): boolean;
-  freeze(): void;
-  thaw(): void;
-  slow(factor: number): void;
-  /** SIGTERM, as the kind takes it. Settles when the process is gone. */
-  terminate(): Promise<void>;
-  /** When the process is gone and nobody brings it back. */
-  whenGone(): Promise<void>;
-  close(): Promise<void>;
-}
-
-export interface EngineState extends EngineTruth {
-  readonly kind: string;
-  readonly model: string;
-  readonly profile: string;
-  readonly maxModelLen: number;
-  /** Each data-parallel rank by itself. */
-  readonly ranks: readonly EngineTruth[];
-}
-
-const BODY_BYTES_MAX = 64 * 1024 * 1024;
 const BODY_TOO_LARGE: Reply = { status: 413, body: { detail: 'Request Entity Too Large' } };
 
 /**
@@ -92,8 +54,8 @@ class EngineServer implements RunningEngine, EngineHost {
   readonly #received: ReceivedLog;
   readonly #feed: KvFeed | null;
   /** Timers of the present process, and of what is done to it from outside. */
-  readonly #inside = new Set<() => void>();
-  readonly #outside = new Set<() => void>();
+  readonly #inside: TimerSet;
+  readonly #outside: TimerSet;
   #waiting: (() => void)[] = [];
   #goneWaiting: (() => void)[] = [];
   #surface: EngineSurface;
@@ -103,6 +65,8 @@ class EngineServer implements RunningEngine, EngineHost {
   constructor(options: EngineServerOptions, runtime: EngineRuntime, feed: KvFeed | null) {
     this.options = options;
     this.runtime = runtime;
+    this.#inside = new TimerSet(runtime.timers);
+    this.#outside = new TimerSet(runtime.timers);
     this.startedWallMs = runtime.clock.wallMs();
     this.openedWallMs = this.startedWallMs;
     const start = {
@@ -185,7 +149,7 @@ class EngineServer implements RunningEngine, EngineHost {
   }
 
   async crash({ restartAfterMs }: { readonly restartAfterMs?: number }): Promise<void> {
-    cancelAll(this.#inside);
+    this.#inside.cancel();
     for (const engine of this.engines) {
       engine.stop();
       engine.model.crash(engine.nowMs());
@@ -193,7 +157,7 @@ class EngineServer implements RunningEngine, EngineHost {
     this.#feed?.close();
     const shut = this.#listener.shut();
     if (restartAfterMs !== undefined) {
-      this.#timer(this.#outside, restartAfterMs, () => this.restart());
+      this.#outside.after(restartAfterMs, () => this.restart());
     }
     await shut;
     if (restartAfterMs !== undefined) return;
@@ -244,8 +208,8 @@ class EngineServer implements RunningEngine, EngineHost {
   }
 
   async close(): Promise<void> {
-    cancelAll(this.#inside);
-    cancelAll(this.#outside);
+    this.#inside.cancel();
+    this.#outside.cancel();
     for (const engine of this.engines) engine.stop();
     this.#feed?.close();
     await this.#listener.shut();
@@ -258,7 +222,7 @@ class EngineServer implements RunningEngine, EngineHost {
   }
 
   after(delayMs: number, task: () => void): void {
-    this.#timer(this.#inside, delayMs, task);
+    this.#inside.after(delayMs, task);
   }
 
   stopListening(): void {
@@ -324,49 +288,4 @@ class EngineServer implements RunningEngine, EngineHost {
   #loadingMs(): number {
     return this.options.loadingMs ?? this.options.profile.loadingMs;
   }
-
-  #timer(timers: Set<() => void>, delayMs: number, task: () => void): void {
-    const cancel = this.runtime.timers.after(delayMs, () => {
-      timers.delete(cancel);
-      task();
-    });
-    timers.add(cancel);
-  }
-}
-
-function cancelAll(timers: Set<() => void>): void {
-  for (const cancel of timers) cancel();
-  timers.clear();
-}
-
-/** Counts are summed; the wait is that of the rank that waits longest. */
-function sumOfRanks(ranks: readonly EngineTruth[]): EngineTruth {
-  const [first, ...others] = ranks;
-  if (first === undefined) throw new Error('an engine has a rank');
-  return others.reduce(
-    (sum, rank) => ({
-      ...sum,
-      waitingPrefillTokens: sum.waitingPrefillTokens + rank.waitingPrefillTokens,
-      waitingPrefillMs: Math.max(sum.waitingPrefillMs, rank.waitingPrefillMs),
-      openRequests: sum.openRequests + rank.openRequests,
-      running: sum.running + rank.running,
-      waiting: sum.waiting + rank.waiting,
-      freeBlocks: sum.freeBlocks + rank.freeBlocks,
-      heldBlocks: sum.heldBlocks + rank.heldBlocks,
-      cachedBlocks: sum.cachedBlocks + rank.cachedBlocks,
-    }),
-    first,
-  );
-}
-
-/** The whole body; null when it is longer than is taken. */
-async function readBody(request: IncomingMessage): Promise<Buffer | null> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > BODY_BYTES_MAX) return null;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }
