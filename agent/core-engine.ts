@@ -16,6 +16,7 @@ import type {
   EngineIdentity,
   EngineScrape,
   ProcessEvidence,
+  ScrapeResult,
 } from './events.ts';
 import { IncarnationTracker } from './policy/incarnation.ts';
 import { Lifecycle } from './policy/lifecycle.ts';
@@ -130,7 +131,7 @@ export class EngineState {
     const before = this.lifecycle.phase;
     if (result.kind === 'ok') this.answered(result.scrape, event.sentMs, nowMs);
     else if (result.kind === 'refused') this.refused(evidence, nowMs);
-    else if (result.kind === 'unready') this.unready(evidence, result.stage, nowMs);
+    else if (result.kind === 'unready') this.unready(evidence, result, nowMs);
     else this.lifecycle.failed(evidence, nowMs);
     this.notePhase(before);
     this.health.noteLoop();
@@ -216,7 +217,15 @@ export class EngineState {
   }
 
   /** What loads has not served before: it is another process. What stops is in nobody's way, but not to be used. */
-  private unready(evidence: ProcessEvidence, stage: 'loading' | 'stopping', nowMs: number): void {
+  private unready(
+    evidence: ProcessEvidence,
+    { stage, detail }: Extract<ScrapeResult, { readonly kind: 'unready' }>,
+    nowMs: number,
+  ): void {
+    const { replica } = this.engine;
+    if (ALIVE.has(this.phase)) {
+      this.context.log('warn', 'engine_unready', { replica, stage, detail });
+    }
     if (stage === 'loading') {
       this.tracker.loads();
       this.lifecycle.loads(evidence, nowMs);

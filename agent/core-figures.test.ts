@@ -158,6 +158,7 @@ describe('an engine that says that it does not serve', () => {
     h.engine.mode = 'stopping';
     h.advance(60_000);
     expect(now(h)).toMatchObject({ phase: 'degraded', incarnation });
+    expect(h.logs.filter((code) => code === 'engine_unready')).toHaveLength(1);
     h.engine.mode = 'up';
     h.advance(60_000);
     expect(now(h)).toMatchObject({ phase: 'ready', incarnation });
