@@ -24,6 +24,8 @@ const CALIBRATION_MS_PER_TOKEN = 20;
 /** A shell that says nothing about a generation for so long past its deadline has lost it, ms. */
 const LOST_MS = 10_000;
 
+type GoodGeneration = Extract<GenerationOutcome, { readonly kind: 'ok' }>;
+
 interface OpenOrder {
   readonly order: GenerateOrder;
   readonly target: TargetState;
@@ -238,14 +240,25 @@ export class Generations {
   private judge(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): void {
     const { target } = open;
     const good = outcome.kind === 'ok';
-    let pace = target.slow.ratio(nowMs);
-    if (good && open.alone && target.aloneSince(open.sentMs)) {
-      const prompt = outcome.promptTokens ?? expectedOf(target).uncached;
-      const cached = Math.min(prompt, outcome.cachedTokens ?? 0);
-      const probe = { ms: outcome.ttftMs, uncached: prompt - cached, cached };
-      if (prompt >= PACE_TOKENS / 2) pace = target.probePace(probe, nowMs) ?? pace;
-    }
+    const pace = outcome.kind === 'ok' ? this.paceOf(open, outcome, nowMs) : null;
     target.health.probed({ good, atPace: target.slow.isAtPace(pace) }, nowMs);
+  }
+
+  /**
+   * What a good probe says of the engine's pace. One that waited among users' work may only look slower than the
+   * engine is, so that either it or they can show that it is not.
+   */
+  private paceOf(open: OpenOrder, ok: GoodGeneration, nowMs: number): number | null {
+    const { target } = open;
+    const prompt = ok.promptTokens ?? expectedOf(target).uncached;
+    if (prompt < PACE_TOKENS / 2) return target.slow.ratio(nowMs);
+    const cached = Math.min(prompt, ok.cachedTokens ?? 0);
+    const alone = open.alone && target.aloneSince(open.sentMs);
+    const probe = { ms: ok.ttftMs, uncached: prompt - cached, cached, alone };
+    const own = target.probePace(probe, nowMs);
+    const users = target.slow.ratio(nowMs);
+    if (alone || users === null || own === null) return own ?? users;
+    return Math.min(own, users);
   }
 
   /** No user's request, no foreign one. */

@@ -20,7 +20,7 @@ import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts'
 import { PrefillObserver } from './policy/prefill-observer.ts';
 import { BusyRate } from './policy/busy-rate.ts';
 import { ScrapeRates } from './policy/scrape-rates.ts';
-import { paceOf, SlowWatch } from './policy/slow-watch.ts';
+import { paceOf, SlowWatch, tellsPace } from './policy/slow-watch.ts';
 import { SlotEstimate } from './policy/slots.ts';
 import { StepFit } from './policy/step-fit.ts';
 import { TokenRatio } from './policy/token-ratio.ts';
@@ -273,19 +273,21 @@ export class TargetState {
     return this.ledger.openCount() === 0 && this.workSinceMs < sentMs;
   }
 
-  /**
-   * Measured ÷ calibrated ms of a probe that had the engine to itself: it says as much of the pace as a user's
-   * prefill. Null where nothing was calibrated.
-   */
+  /** Measured ÷ calibrated ms of a probe; null where nothing was calibrated. One that was alone is an observation. */
   probePace(
-    probe: { readonly ms: number; readonly uncached: number; readonly cached: number },
+    probe: {
+      readonly ms: number;
+      readonly uncached: number;
+      readonly cached: number;
+      readonly alone: boolean;
+    },
     nowMs: number,
   ): number | null {
     if (this.calibratedCurve === null) return null;
     const sums = emptySums();
     addToSums(sums, probe.uncached, probe.cached);
     const pace = paceOf({ ms: probe.ms, lone: true, instants: 1, sums }, this.calibratedCurve);
-    this.slow.observe(pace, nowMs);
+    if (probe.alone) this.slow.observe(pace, nowMs);
     return pace;
   }
 
@@ -343,9 +345,9 @@ export class TargetState {
       this.costErrors.observe(this.learner.predictMs(observation), observation.ms);
       this.learner.observe(observation);
       this.busy.observe(observation.sums.uncached, observation.ms);
-      if (this.calibratedCurve !== null) {
-        this.slow.observe(paceOf(observation, this.calibratedCurve), nowMs);
-      }
+      const { calibratedCurve } = this;
+      const tells = calibratedCurve !== null && tellsPace(observation, calibratedCurve);
+      if (tells) this.slow.observe(paceOf(observation, calibratedCurve), nowMs);
       this.version += 1;
     }
   }

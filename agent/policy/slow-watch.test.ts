@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
-import { paceOf, SlowWatch } from './slow-watch.ts';
+import { paceOf, SlowWatch, tellsPace } from './slow-watch.ts';
 
 const SETTINGS = { slowFactor: 3, slowDwellMs: 10_000 };
 
@@ -83,7 +83,16 @@ describe('the pace of a stretch', () => {
   });
 
   test('does not take small prompts that end one after the other for a slow engine', () => {
-    // Ten steps of 10 tokens each: 100 ms and 10 ms.
-    expect(paceOf({ ms: 110, lone: false, instants: 10, sums: sums(100) }, curve)).toBeCloseTo(1);
+    // Four steps of 125 tokens each: 40 ms and 50 ms.
+    expect(paceOf({ ms: 90, lone: false, instants: 4, sums: sums(500) }, curve)).toBeCloseTo(1);
+  });
+
+  test('is not told by prompts so short that the steps of a full batch decide how long they take', () => {
+    const tells = (lone: boolean, instants: number, tokens: number): boolean =>
+      tellsPace({ ms: 500, lone, instants, sums: sums(tokens) }, curve);
+    expect(tells(true, 1, 90)).toBe(false);
+    expect(tells(true, 1, 110)).toBe(true);
+    expect(tells(false, 10, 900)).toBe(false);
+    expect(tells(false, 10, 1_100)).toBe(true);
   });
 });

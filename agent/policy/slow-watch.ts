@@ -7,7 +7,9 @@
 //   slow    ratio ≥ factor for `dwellMs`
 //   at pace ratio ≤ halfway between 1 and factor
 //
-// Decodes in the same steps make prefills longer too: the factor has to be above what load alone does.
+// Decodes in the same steps make prefills longer too, and a short prompt in a large batch many times longer: only
+// prefills whose tokens take at least as long as their steps' base tell, of which load alone makes no more than two to
+// three times as much.
 
 import { sumsMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 import type { PrefillStretch } from './step-fit.ts';
@@ -71,9 +73,22 @@ export class SlowWatch {
 
 /** Measured ÷ ms that the curve gives: prompts that end at different instants do not share a step. */
 export function paceOf(stretch: PrefillStretch, calibrated: CostCurve): number {
-  const { ms, lone, instants, sums } = stretch;
+  const { stepsMs, tokensMs } = partsOf(stretch, calibrated);
+  return stretch.ms / (stepsMs + tokensMs);
+}
+
+/** Whether the stretch is long enough to tell the engine's pace from its load. */
+export function tellsPace(stretch: PrefillStretch, calibrated: CostCurve): boolean {
+  const { stepsMs, tokensMs } = partsOf(stretch, calibrated);
+  return tokensMs >= stepsMs;
+}
+
+function partsOf(
+  { lone, instants, sums }: PrefillStretch,
+  calibrated: CostCurve,
+): { readonly stepsMs: number; readonly tokensMs: number } {
   const steps = Math.max(1, sums.uncached / calibrated.stepTokens);
   const counted = lone ? Math.ceil(steps) : Math.max(instants, steps);
   const tokensMs = sumsMs({ ...calibrated, baseMs: 0 }, sums);
-  return ms / (counted * calibrated.baseMs + tokensMs);
+  return { stepsMs: counted * calibrated.baseMs, tokensMs };
 }

@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Phase } from '../../shared/model/phase.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
+import { ENGINE_PROFILES } from '../engine/profiles.ts';
 import { CHAT_SHAPE } from '../workloads/conversations.ts';
 import type { AgentHost } from './agent-host.ts';
 import type { EngineHost } from './engine-host.ts';
@@ -284,5 +285,20 @@ describe('an engine that becomes slow', () => {
     expect(most).toBeGreaterThan(0.5);
     expect(most).toBeLessThan(2);
     expect(out(world)).toBe(0);
+  });
+
+  test('by a full batch of long contexts is not slow, though its short prompts take three times as long', () => {
+    const profile = { ...ENGINE_PROFILES['h100-llama-8b']!, loadingMs: 500 };
+    const world = readyWorld({ profile, replicas: 1, seed: 4, router: { holdMs: 1e9 } });
+    const turns = { turns: [20, 30], turnTokens: [10, 60], thinkMs: [100, 1_000] } as const;
+    const long = { firstTokens: [6_000, 7_000], answerTokens: [300, 500] } as const;
+    world.clients({ ...CHAT_SHAPE, ...long, ...turns }, { tries: 1 }).closedLoop(60, 3_000);
+    let most = 0;
+    for (let passed = 0; passed < 50; passed += 1) {
+      world.run(1_000);
+      most = Math.max(most, reportOf(world.agents[0]!, world).slowRatio ?? 0);
+    }
+    expect(most).toBeGreaterThan(1);
+    expect(most).toBeLessThan(2);
   });
 });
