@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import type { Check, Theme } from './check.ts';
-import { json } from './client.ts';
+import { begun, json } from './client.ts';
 import { untilIdle } from './counters.ts';
 import { cachedOf, complete, stream } from './generate.ts';
 import { freshText, freshTokens, type Message } from './prompts.ts';
+import { recordedText } from './recorded.ts';
 import { eventually } from './run.ts';
 import type { ConformanceSubject } from './subject.ts';
 
@@ -85,6 +86,31 @@ const checks: readonly Check[] = [
     },
   },
   {
+    name: 'recorded conversations: found and created tokens add up to the whole blocks of each prompt',
+    async run(subject) {
+      const { url, model } = subject;
+      const script = JSON.parse(recordedText('kv-events-script.json')) as {
+        requests: { messages: Message[]; extra: { cache_salt?: string } }[];
+      };
+      // Under a salt of this run's own nothing of them is there before.
+      const own = freshText(5);
+      const seen: { cached: number; length: number }[] = [];
+      for (const { messages, extra } of script.requests) {
+        const salt = `${own} ${extra.cache_salt ?? ''}`;
+        const body = { model, messages, max_tokens: 40, cache_salt: salt };
+        const { usage } = await json<ChatAnswer>(url, '/v1/chat/completions', { body });
+        const { cached_tokens: cached = 0, created_cache_tokens: created = 0 } =
+          usage.prompt_tokens_details;
+        assert.equal(cached + created, wholeBlocks(usage.prompt_tokens, subject));
+        seen.push({ cached, length: usage.prompt_tokens });
+      }
+      const [first, second, salted] = seen;
+      assert.equal(first?.cached, 0);
+      assert.equal(salted?.cached, 0);
+      assert.ok((second?.cached ?? 0) >= wholeBlocks((first?.length ?? 0) - 32, subject));
+    },
+  },
+  {
     name: 'a salt isolates: equal prompts share nothing under other salts, and all under the same',
     async run(subject) {
       const prompt = freshTokens(321);
@@ -127,7 +153,7 @@ const checks: readonly Check[] = [
     async run(subject) {
       const prompt = freshTokens(321);
       await complete(subject, { prompt, tokens: 1 });
-      const work = complete(subject, { prompt: freshTokens(60), tokens: 250 });
+      const work = begun(complete(subject, { prompt: freshTokens(60), tokens: 250 }));
       const open = await stream(subject, { prompt: freshTokens(60), tokens: 250 });
       await eventually('a token', () => (open.events.length > 1 ? true : null));
       assert.equal(await reset(subject, '?reset_running_requests=true'), true);

@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import type { Check, Theme } from './check.ts';
-import { call, openStream, statusOf, type Stream } from './client.ts';
+import { begun, call, openStream, statusOf, type Stream } from './client.ts';
 import { grown, read, untilIdle, untilReads, watch } from './counters.ts';
 import { complete, completionBody, stream } from './generate.ts';
 import { replayFrom } from './kv-feed.ts';
@@ -162,9 +162,8 @@ const dying: readonly Check[] = [
     async run(subject) {
       const { controls, url } = subject;
       const open = await runningChat(subject);
-      const whole = call(url, '/v1/completions', {
-        body: completionBody(subject, { prompt: freshTokens(30), tokens: 3_000 }),
-      });
+      const body = completionBody(subject, { prompt: freshTokens(30), tokens: 3_000 });
+      const whole = begun(call(url, '/v1/completions', { body }));
       await untilReads(subject, 'both run', (each) => each.count('num_requests_running') === 2);
       await controls.killCore();
       assert.equal(await open.end, 'whole');

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import type { Check, Theme } from './check.ts';
-import { call } from './client.ts';
+import { begun, call } from './client.ts';
 import { read, untilIdle, watch } from './counters.ts';
 import { parseExposition, type Family } from './exposition.ts';
 import { complete } from './generate.ts';
@@ -61,7 +61,7 @@ const checks: readonly Check[] = [
   {
     name: 'families are the same while requests run and after them',
     async run(subject) {
-      const work = complete(subject, { prompt: freshTokens(600), tokens: 40 });
+      const work = begun(complete(subject, { prompt: freshTokens(600), tokens: 40 }));
       await assertFamilies(subject);
       await work;
       await assertFamilies(subject);

@@ -166,4 +166,64 @@ const others: readonly Check[] = [
   },
 ];
 
-export const STREAMS: Theme = { name: 'streams', checks: [...recordedChecks, ...others] };
+/** Names of a stream's events, equal neighbours once. */
+function eventNames(stream: Stream): (string | null)[] {
+  const names = stream.events.map(({ name }) => name);
+  return names.filter((name, at) => name !== names[at - 1]);
+}
+
+const protocols: readonly Check[] = [
+  {
+    name: "an Anthropic stream has that protocol's events, and counts its tokens in the last but one",
+    async run({ url, model }) {
+      const body = { model, max_tokens: 5, messages: userMessage(freshText(20)) };
+      const open = await openStream(url, '/v1/messages', { ...body, ignore_eos: true });
+      assert.equal(await open.end, 'whole');
+      assert.deepEqual(eventNames(open).slice(0, 6), [
+        'message_start',
+        'content_block_start',
+        'content_block_delta',
+        'content_block_stop',
+        'message_delta',
+        'message_stop',
+      ]);
+      const delta = open.events.find(({ name }) => name === 'message_delta');
+      const { usage } = JSON.parse(delta?.data ?? '{}') as { usage: Record<string, number> };
+      assert.equal(usage['output_tokens'], 5);
+      for (const { name, data } of open.events) {
+        if (name !== null) assert.equal((JSON.parse(data) as { type: string }).type, name);
+      }
+    },
+  },
+  {
+    name: "a stream of responses has that protocol's events, numbered without a gap",
+    async run({ url, model }) {
+      const body = { model, input: freshText(20), max_output_tokens: 5 };
+      const open = await openStream(url, '/v1/responses', body);
+      assert.equal(await open.end, 'whole');
+      assert.deepEqual(eventNames(open), [
+        'response.created',
+        'response.in_progress',
+        'response.output_item.added',
+        'response.content_part.added',
+        'response.output_text.delta',
+        'response.output_text.done',
+        'response.content_part.done',
+        'response.output_item.done',
+        'response.incomplete',
+      ]);
+      const numbers = open.events.map(
+        ({ data }) => (JSON.parse(data) as { sequence_number: number }).sequence_number,
+      );
+      assert.deepEqual(
+        numbers,
+        numbers.map((_, at) => at),
+      );
+    },
+  },
+];
+
+export const STREAMS: Theme = {
+  name: 'streams',
+  checks: [...recordedChecks, ...others, ...protocols],
+};

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import type { Check, Theme } from './check.ts';
 import { call, json, type Call } from './client.ts';
+import { stream } from './generate.ts';
 import { freshText, freshTokens, userMessage } from './prompts.ts';
 import {
   assertHeadLike,
@@ -356,4 +357,26 @@ const others: readonly Check[] = [
   },
 ];
 
-export const SURFACE: Theme = { name: 'surface', checks: [...recordedCases, ...others] };
+const devMode: readonly Check[] = [
+  {
+    name: 'paused it keeps requests silently; resumed it answers them',
+    needs: ['dev-mode'],
+    async run(subject) {
+      const { url } = subject;
+      assert.deepEqual(await json(url, '/is_paused'), { is_paused: false });
+      await json(url, '/pause?mode=keep', { method: 'POST' });
+      assert.deepEqual(await json(url, '/is_paused'), { is_paused: true });
+      const kept = await stream(subject, { prompt: freshTokens(50), tokens: 3 });
+      assert.equal(kept.status, 200);
+      assert.deepEqual([(await call(url, '/health')).status, kept.events.length], [200, 0]);
+      await json(url, '/resume', { method: 'POST' });
+      assert.equal(await kept.end, 'whole');
+      assert.deepEqual(await json(url, '/is_paused'), { is_paused: false });
+    },
+  },
+];
+
+export const SURFACE: Theme = {
+  name: 'surface',
+  checks: [...recordedCases, ...others, ...devMode],
+};

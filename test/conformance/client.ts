@@ -23,14 +23,32 @@ export interface Call {
 const QUIET_LIMIT_MS = 120_000;
 
 const open = new Set<ClientRequest>();
+let checksDone = 0;
 
-/** Cuts what a check has left open, so that it does not burden the next one. */
+/** Cuts what a check has left open, so that it does not burden the next one; calls that it waited for never settle. */
 export function leaveAll(): void {
+  checksDone += 1;
   for (const request of open) request.destroy();
+}
+
+/** For work that is begun now and waited for later: its failure may come first. */
+export function begun<T>(work: Promise<T>): Promise<T> {
+  work.catch(() => undefined);
+  return work;
 }
 
 /** The whole answer. Rejects with the system's error where there is none. */
 export async function call(url: string, path: string, options: Call = {}): Promise<Answer> {
+  const check = checksDone;
+  try {
+    return await answerOf(url, path, options);
+  } catch (error) {
+    if (check !== checksDone) return new Promise(() => undefined);
+    throw error;
+  }
+}
+
+async function answerOf(url: string, path: string, options: Call): Promise<Answer> {
   const response = await begin(url, path, options);
   const parts: Buffer[] = [];
   for await (const part of response) parts.push(part as Buffer);
@@ -62,6 +80,8 @@ export async function statusOf(url: string, path: string): Promise<number | stri
 export interface StreamEvent {
   /** ms since the request was sent. */
   readonly atMs: number;
+  /** Of its `event` line; null where it has none. */
+  readonly name: string | null;
   readonly data: string;
 }
 
@@ -88,7 +108,8 @@ export async function openStream(url: string, path: string, body: object): Promi
   const response = await begin(url, path, { body: { ...body, stream: true } });
   const events: StreamEvent[] = [];
   const parser = createParser({
-    onEvent: ({ data }) => events.push({ atMs: performance.now() - sentMs, data }),
+    onEvent: ({ data, event }) =>
+      events.push({ atMs: performance.now() - sentMs, name: event ?? null, data }),
   });
   let text = '';
   response.setEncoding('utf8').on('data', (part: string) => {
@@ -125,9 +146,7 @@ export function send(url: string, path: string, body: object): Sent {
     if (away.signal.aborted) return null;
     throw error;
   });
-  // Who leaves looks at nothing more: a failure that nobody waits for must not end the run.
-  answer.catch(() => undefined);
-  return { answer, leave: () => away.abort() };
+  return { answer: begun(answer), leave: () => away.abort() };
 }
 
 function begin(url: string, path: string, options: Call): Promise<IncomingMessage> {
