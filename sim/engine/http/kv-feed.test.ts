@@ -147,6 +147,16 @@ describe('the events of an engine', () => {
     expect((await call(test.engine, '/sim/drop-events', { body: {} })).status).toBe(400);
   });
 
+  it('have their publishers named by /kv_event_sources', async () => {
+    const test = await start({ dataParallelSize: 2 });
+    const sources = JSON.parse((await call(test.engine, '/kv_event_sources')).text);
+    const [first, second] = test.engine.kvEndpoints();
+    expect(sources).toMatchObject({
+      0: { publisher: 'zmq', endpoint: first!.publish, replay_endpoint: first!.replay },
+      1: { endpoint: second!.publish, topic: 'kv@pod', buffer_steps: 10_000 },
+    });
+  });
+
   it('are none where none were asked for', async () => {
     const test = await start({ kvEvents: undefined as never });
     expect(test.engine.kvEndpoints()).toEqual([]);

@@ -18,7 +18,7 @@ import type { EngineHost, EngineRuntime, EngineSurface } from './surface.ts';
 import { TimerSet } from './timer-set.ts';
 
 export type { EngineServerOptions } from './options.ts';
-export type { EngineState, RunningEngine } from './running-engine.ts';
+export type { RunningEngine } from './running-engine.ts';
 
 const BODY_TOO_LARGE: Reply = { status: 413, body: { detail: 'Request Entity Too Large' } };
 

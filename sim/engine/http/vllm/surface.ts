@@ -13,6 +13,7 @@ import { VllmEnding } from './ending.ts';
 import { GenerationDesk } from './generation-desk.ts';
 import { HttpMetrics } from './http-metrics.ts';
 import { LoraLog } from './lora-log.ts';
+import { kvEventSources } from './kv-event-sources.ts';
 import { modelList } from './models.ts';
 import type { VllmOptions } from './options.ts';
 import type { ParseContext } from './parse.ts';
@@ -144,7 +145,7 @@ class VllmSurface implements EngineSurface {
       case '/metrics':
         return { status: 200, body: this.#exposition(), contentType: EXPOSITION_TYPE };
       case '/kv_event_sources':
-        return { status: 200, body: {} };
+        return { status: 200, body: kvEventSources(this.#host) };
       case '/v1/models':
         return { status: 200, body: modelList(this.#host, this.#adapters.modules) };
       default:
