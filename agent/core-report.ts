@@ -155,7 +155,8 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
 
 /**
  * What waits where the engine counts it itself: the ledger's, corrected at each scrape. Less than the ledger has is
- * mostly a prefill half done, which the ledger's time allows for already.
+ * mostly a prefill half done, which the ledger's time allows for already; more is nobody else's work where all requests
+ * inside are the ledger's: then hits were fewer than foretold.
  */
 function toldWaiting(
   target: TargetState,
@@ -168,7 +169,7 @@ function toldWaiting(
   return {
     ms: waitingMs + (correction > 0 ? prefillMs(curve, correction, 0) : 0),
     tokens: Math.max(0, waitingTokens + correction),
-    unattributed: Math.round(Math.max(0, correction)),
+    unattributed: target.foreignNow(nowMs)?.open === 0 ? 0 : Math.round(Math.max(0, correction)),
   };
 }
 

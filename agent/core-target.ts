@@ -450,7 +450,10 @@ export class TargetState {
     this.backlog.remove(entry, this.learner.curve(), endedMs);
     this.kv.closed(entry, this.nowMs);
     this.history.closedAt(entry, this.nowMs);
-    if (entry.router !== null) this.slots.ended(open, endedMs);
+    if (entry.router === null) return;
+    if (entry.outcome === 'complete')
+      this.slots.answered(endedMs - (entry.prefillEndMs ?? endedMs));
+    this.slots.ended(open, endedMs);
   }
 
   /** An end without a whole answer: where the prefill may have been cut short, nobody knows how much was done. */

@@ -100,4 +100,11 @@ describe('the wait for a slot', () => {
     kv.scraped(full(1, { kvUsageRatio: 0.97 }), 0);
     expect(kv.limits(3, 0)).toBe(true);
   });
+
+  test('is told from the time of an answer until ends have been seen with all slots taken', () => {
+    const slots = new SlotEstimate(null);
+    slots.answered(4_000);
+    slots.scraped(full(1, { blocked: true, waiting: 3 }), 0);
+    expect(slots.slotWaitMs(11, 0)).toBe((4 * 4_000) / 8);
+  });
 });

@@ -11,6 +11,8 @@
 // limit grows with it.
 //
 //   slotWaitMs = (open − slots + 1) ÷ completions per ms, when all slots are taken; else 0
+//
+// Until completions have been seen with all slots taken, a mean answer's time over those that run stands for theirs.
 
 const PLATEAU_SCRAPES = 3;
 /** What a scrape of a blocked engine counts for. */
@@ -47,6 +49,8 @@ export class SlotEstimate {
   private limit: Limit = null;
   private waiting = 0;
   private betweenEndsMs: number | null = null;
+  private answerMs: number | null = null;
+  private running = 0;
   private lastEndMs: number | null = null;
 
   constructor(configured: number | null) {
@@ -82,6 +86,7 @@ export class SlotEstimate {
   scraped(scrape: SlotScrape, nowMs: number): void {
     const { running, waiting, kvUsageRatio } = scrape;
     this.waiting = waiting ?? 0;
+    this.running = running ?? 0;
     this.limit = null;
     if (running === null || running <= 0) return;
     this.seen(running, nowMs);
@@ -100,10 +105,14 @@ export class SlotEstimate {
     const full = this.limit !== null || (max !== null && open >= max);
     if (full && this.lastEndMs !== null) {
       const sample = Math.max(0, nowMs - this.lastEndMs);
-      const old = this.betweenEndsMs;
-      this.betweenEndsMs = old === null ? sample : old + SMOOTHING * (sample - old);
+      this.betweenEndsMs = smoothed(this.betweenEndsMs, sample);
     }
     this.lastEndMs = full ? nowMs : null;
+  }
+
+  /** An answer took so long after its first token. */
+  answered(ms: number): void {
+    this.answerMs = smoothed(this.answerMs, ms);
   }
 
   /** ms until a request sent now would get a slot; null when nothing is known about the limit. */
@@ -112,7 +121,12 @@ export class SlotEstimate {
     const above = max === null ? 0 : open - max + 1;
     const queue = this.limit === null ? above : Math.max(above, this.waiting + 1);
     if (queue <= 0) return 0;
-    return this.betweenEndsMs === null ? null : queue * this.betweenEndsMs;
+    const betweenMs = this.betweenEndsMs ?? this.assumedBetweenMs;
+    return betweenMs === null ? null : queue * betweenMs;
+  }
+
+  private get assumedBetweenMs(): number | null {
+    return this.answerMs === null || this.running < 1 ? null : this.answerMs / this.running;
   }
 
   /** Some of the `open` requests wait for a slot or KV room: prefill alone does not decide their first tokens. */
@@ -142,4 +156,8 @@ export class SlotEstimate {
     this.provenMs = nowMs;
     this.limit = 'slots';
   }
+}
+
+function smoothed(old: number | null, sample: number): number {
+  return old === null ? sample : old + SMOOTHING * (sample - old);
 }

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { EngineProfile } from '../engine/profiles.ts';
 import { CHAT_SHAPE, type ConversationShape } from '../workloads/conversations.ts';
 import { H100 } from './derivation-loads.ts';
+import { ForeignClients } from './foreign.ts';
 import { quantile, sum } from './recorder.ts';
 import { watchReports } from './report-watch.ts';
 import { DEMO, SMALL_TALK } from './test-worlds.ts';
@@ -172,3 +173,84 @@ test.each([1, 2])(
     expect(Math.max(...ratios.slice(1))).toBeLessThan(1.1);
   },
 );
+
+test.each([1, 2])('a flood does not run away while slots are not learned yet (seed %i)', (seed) => {
+  const world = new World({ seed, profile: DEMO, replicas: 2 });
+  world.runUntilReady();
+  const shape = { ...SMALL_TALK, firstTokens: [20, 100], answerTokens: [300, 600] } as const;
+  world.clients({ ...shape, turns: [1, 1] }).openLoop(60);
+  let most = 0;
+  for (let index = 0; index < 40; index++) {
+    world.run(500);
+    for (const engine of world.engines) most = Math.max(most, engine.truth.openRequests);
+  }
+  expect(most).toBeGreaterThan(DEMO.maxNumSeqs);
+  expect(most).toBeLessThan(2 * DEMO.maxNumSeqs);
+  expect([DEMO.maxNumSeqs, DEMO.maxNumSeqs + 1]).toContain(reportOf(world).runningMax);
+});
+
+/** As an SGLang that counts waiting prefill and its busy time itself. */
+function tells(world: World): void {
+  for (const engine of world.engines) {
+    let prefillBusyTokens = 0;
+    let prefillBusySeconds = 0;
+    engine.model.onStep = ({ prefillTokens, startMs, endMs }) => {
+      if (prefillTokens === 0) return;
+      prefillBusyTokens += prefillTokens;
+      prefillBusySeconds += (endMs - startMs) / 1_000;
+    };
+    const scrape = engine.scrape.bind(engine);
+    engine.scrape = () => {
+      const result = scrape();
+      if (result.kind !== 'ok') return result;
+      const { waitingPrefillTokens } = engine.truth;
+      const told = { waitingPrefillTokens, prefillBusyTokens, prefillBusySeconds };
+      const ranks = result.scrape.ranks.map((rank) => ({ ...rank, ...told }));
+      return { ...result, scrape: { ...result.scrape, ranks } };
+    };
+  }
+}
+
+describe('an engine that counts for itself', () => {
+  test.each([1, 2])('is believed, within one prefill at every report (seed %i)', (seed) => {
+    const world = new World({ seed, profile: DEMO, replicas: 2, routers: 2 });
+    tells(world);
+    world.runUntilReady();
+    world.clients(SMALL_TALK).closedLoop(24, 2_000);
+    world.run(4_000);
+    let busy = 0;
+    watchReports(world, ({ report, truth, largest, onTheWay }) => {
+      expect(report.unattributedTokens).toBe(0);
+      expect(report.derived).not.toContain('waitingPrefillTokens');
+      const mostMs = Math.max(largest.ms, report.largestPrefillMs ?? 0) + onTheWay.ms + 1;
+      const error = Math.abs(report.waitingPrefillMs! - truth.waitingPrefillMs);
+      expect(error).toBeLessThanOrEqual(mostMs);
+      if (truth.waitingPrefillMs > 5) busy++;
+    });
+    world.run(20_000);
+    expect(busy).toBeGreaterThan(100);
+    expect(reportOf(world).derived).not.toContain('prefillTps');
+  });
+
+  test('tells of strangers by the token', () => {
+    const world = new World({ seed: 1, profile: { ...DEMO, maxNumSeqs: 4 }, replicas: 1 });
+    tells(world);
+    world.runUntilReady();
+    const shape = { promptTokens: [500, 3_000], answerTokens: 200 } as const;
+    const strangers = new ForeignClients(world.context, world.engines[0]!, shape);
+    strangers.closedLoop(16, 500);
+    world.run(6_000);
+    let checked = 0;
+    watchReports(world, ({ report, truth, largest }) => {
+      if (strangers.open === 0 || (report.scrapeAgoMs ?? 0) > 60) return;
+      const error = Math.abs((report.unattributedTokens ?? 0) - truth.waitingPrefillTokens);
+      expect(error).toBeLessThanOrEqual(2 * largest.tokens);
+      checked++;
+    });
+    world.run(10_000);
+    strangers.leave();
+    world.run(4_000);
+    expect(checked).toBeGreaterThan(5);
+    expect(reportOf(world).unattributedTokens).toBe(0);
+  });
+});
