@@ -6,7 +6,8 @@
 
 import type { EngineKind } from '../../shared/model/engine-kind.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
-import type { IdentityResult, ScrapeResult } from '../events.ts';
+import { absentRank } from '../events.ts';
+import type { EngineScrape, IdentityResult, ScrapeResult } from '../events.ts';
 import type { EngineClient } from './client.ts';
 
 export interface EngineAdapter {
@@ -20,4 +21,9 @@ export interface EngineAdapter {
 export interface AdapterContext {
   readonly client: EngineClient;
   readonly clock: Clock;
+}
+
+/** An engine whose figures are switched off, or that has none: everything unknown, nothing zero. */
+export function nothingKnown(): EngineScrape {
+  return { startTimeSeconds: null, ranks: [absentRank(0)] };
 }

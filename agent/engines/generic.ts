@@ -2,10 +2,9 @@
 // request that bypasses them is invisible, and it is served with bounded concurrency.
 
 import type { IdentityResult, ScrapeResult } from '../events.ts';
-import type { AdapterContext, EngineAdapter } from './adapter.ts';
+import { nothingKnown, type AdapterContext, type EngineAdapter } from './adapter.ts';
 import { scrapeFailure } from './client.ts';
 import { identifyByModels } from './identify.ts';
-import { nothingKnown } from './vllm.ts';
 
 const LOADING: ScrapeResult = {
   kind: 'unready',

@@ -4,13 +4,12 @@
 // where it answers 429 at once: as many requests as that, or as a batch takes, are all it gets.
 
 import type { IdentityResult, ScrapeResult } from '../events.ts';
-import type { AdapterContext, EngineAdapter } from './adapter.ts';
+import { nothingKnown, type AdapterContext, type EngineAdapter } from './adapter.ts';
 import { scrapeFailure, type Fetched } from './client.ts';
 import { parseObject, positiveOf, textOf, type JsonObject } from './foreign-json.ts';
 import { identifyByModels } from './identify.ts';
 import { nameOf } from './model-list.ts';
 import { readTgiMetrics, TGI_DERIVED } from './tgi-metrics.ts';
-import { nothingKnown } from './vllm.ts';
 
 export class TgiAdapter implements EngineAdapter {
   readonly kind = 'tgi';

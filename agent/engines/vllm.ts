@@ -1,8 +1,7 @@
 // vLLM, V0 and V1: everything from `/metrics`. With `--disable-log-stats` nothing is known but what routers sent.
 
-import type { EngineScrape, IdentityResult, ScrapeResult } from '../events.ts';
-import { absentRank } from '../events.ts';
-import type { AdapterContext, EngineAdapter } from './adapter.ts';
+import type { IdentityResult, ScrapeResult } from '../events.ts';
+import { nothingKnown, type AdapterContext, type EngineAdapter } from './adapter.ts';
 import { scrapeFailure } from './client.ts';
 import { parseObject } from './foreign-json.ts';
 import { identifyByModels } from './identify.ts';
@@ -34,11 +33,6 @@ export class VllmAdapter implements EngineAdapter {
       version: version.then((said) => (said.kind === 'answer' ? versionOf(said) : null)),
     });
   }
-}
-
-/** Statistics that are switched off: everything unknown, nothing zero. */
-export function nothingKnown(): EngineScrape {
-  return { startTimeSeconds: null, ranks: [absentRank(0)] };
 }
 
 function versionOf({ status, body }: { readonly status: number; readonly body: string }): unknown {
