@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import type { Check, Theme } from './check.ts';
-import { call, type Answer } from './client.ts';
+import { call, type Answer, type Stream } from './client.ts';
 import { grown, untilIdle, untilReads, watch } from './counters.ts';
-import { complete, completionBody, stream } from './generate.ts';
+import { completionBody, stream, type Usage } from './generate.ts';
 import { freshTokens } from './prompts.ts';
 import { assertHeadLike, headerOf, recordedAnswer } from './recorded.ts';
 import type { ConformanceSubject } from './subject.ts';
@@ -24,7 +24,7 @@ function ask(subject: ConformanceSubject, extra: object): Promise<Answer> {
 
 const checks: readonly Check[] = [
   {
-    name: 'a full KV cache preempts: every answer still comes whole, and preemptions are counted',
+    name: 'a full KV cache preempts who came last; every answer still comes whole, and preemptions are counted',
     needs: ['small-kv'],
     limitMs: 90_000,
     async run(subject) {
@@ -33,11 +33,20 @@ const checks: readonly Check[] = [
       // Prompts fill 80 % of the cache and answers would need 40 % more.
       const share = ((kvBlocks - 1) * blockTokens) / maxNumSeqs;
       const [length, tokens] = [Math.floor(share * 0.8), Math.floor(share * 0.4)];
-      const asks = Array.from({ length: maxNumSeqs }, () =>
-        complete(subject, { prompt: freshTokens(length), tokens }),
-      );
-      const { value: answers, readings } = await watch(subject, Promise.all(asks), 100);
-      for (const { usage } of answers) assert.equal(usage.completion_tokens, tokens);
+      const streams: Stream[] = [];
+      const extra = { stream_options: { include_usage: true } };
+      for (let at = 0; at < maxNumSeqs; at += 1) {
+        streams.push(await stream(subject, { prompt: freshTokens(length), tokens, extra }));
+      }
+      const ends = Promise.all(streams.map((each) => each.end));
+      const { value: ways, readings } = await watch(subject, ends, 100);
+      assert.ok(ways.every((way) => way === 'whole'));
+      for (const each of streams) {
+        const { usage } = JSON.parse(each.events.at(-2)?.data ?? '{}') as { usage: Usage };
+        assert.equal(usage.completion_tokens, tokens);
+      }
+      const endsMs = streams.map((each) => each.openedMs + (each.events.at(-1)?.atMs ?? 0));
+      assert.equal(Math.max(...endsMs), endsMs.at(-1), 'who came last ends last');
       const after = await untilIdle(subject);
       const preemptions = grown(before, after, 'num_preemptions_total');
       assert.ok(preemptions >= 1, `${preemptions} preemptions`);
