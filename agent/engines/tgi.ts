@@ -3,8 +3,9 @@
 // `max_batch_total_tokens` bounds what its KV cache can hold, so the prefix index too. `max_concurrent_requests` is
 // where it answers 429 at once: as many requests as that, or as a batch takes, are all it gets.
 
+import { absentRank } from '../events.ts';
 import type { IdentityResult, ScrapeResult } from '../events.ts';
-import { nothingKnown, type AdapterContext, type EngineAdapter } from './adapter.ts';
+import type { AdapterContext, EngineAdapter } from './adapter.ts';
 import { scrapeFailure, type Fetched } from './client.ts';
 import { parseObject, positiveOf, textOf, type JsonObject } from './foreign-json.ts';
 import { identifyByModels } from './identify.ts';
@@ -29,9 +30,7 @@ export class TgiAdapter implements EngineAdapter {
     if (metrics.status !== 200 && metrics.status !== 404) {
       return { kind: 'failed', detail: `metrics: status ${metrics.status}` };
     }
-    const [unknown] = nothingKnown().ranks;
-    const rank = readTgiMetrics(metrics.status === 200 ? metrics.body : '') ?? unknown;
-    if (rank === undefined) return { kind: 'failed', detail: 'metrics: no rank' };
+    const rank = readTgiMetrics(metrics.status === 200 ? metrics.body : '') ?? absentRank(0);
     const info = this.#info;
     const told = {
       ...rank,
