@@ -73,7 +73,7 @@ async function engine(options: { replaysTopic?: boolean; replays?: boolean } = {
       maxQueueSize: 1_000,
       topic: 'kv@pod',
     },
-    { replaysTopic, timers: systemTimers },
+    { replaysTopic },
   );
   await publisher.start();
   running.push(() => publisher.close());

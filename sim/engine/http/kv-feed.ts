@@ -49,8 +49,7 @@ export class KvFeed {
   start(encodingOf: (rank: number) => KvEncoding): void {
     this.#ranks = this.#configs.map((config, rank) => {
       const encoding = encodingOf(rank);
-      const options = { replaysTopic: encoding.replaysTopic, timers: this.#runtime.timers };
-      return { encoding, publisher: new KvPublisher(config, options) };
+      return { encoding, publisher: new KvPublisher(config, encoding) };
     });
     this.#starting = this.#bind(this.#ranks);
   }

@@ -3,7 +3,6 @@
 import { Dealer, Subscriber } from 'zeromq';
 import { afterEach, describe, expect, it } from 'vitest';
 
-import { systemTimers } from '../../../shared/runtime/timers.ts';
 import { endpointOfRank, KvPublisher, type KvEventsConfig } from './kv-publisher.ts';
 
 const CONFIG: KvEventsConfig = {
@@ -22,8 +21,7 @@ afterEach(() => {
 });
 
 async function started(config: Partial<KvEventsConfig> = {}, replaysTopic = true) {
-  const options = { replaysTopic, timers: systemTimers };
-  const publisher = new KvPublisher({ ...CONFIG, ...config }, options);
+  const publisher = new KvPublisher({ ...CONFIG, ...config }, { replaysTopic });
   open.push(publisher);
   await publisher.start();
   return publisher;

@@ -6,7 +6,7 @@
 
 import { Publisher, Router } from 'zeromq';
 
-import type { Timers } from '../../../shared/runtime/timers.ts';
+import { systemTimers } from '../../../shared/runtime/timers.ts';
 
 /** vLLM's `--kv-events-config`, its defaults filled in. */
 export interface KvEventsConfig {
@@ -33,7 +33,6 @@ interface Batch {
 export class KvPublisher {
   readonly #config: KvEventsConfig;
   readonly #replaysTopic: boolean;
-  readonly #timers: Timers;
   readonly #topic: Buffer;
   readonly #publisher: Publisher;
   readonly #router: Router | null;
@@ -44,13 +43,9 @@ export class KvPublisher {
   #nextSeq = 0;
   #dropNext = 0;
 
-  constructor(
-    config: KvEventsConfig,
-    options: { readonly replaysTopic: boolean; readonly timers: Timers },
-  ) {
+  constructor(config: KvEventsConfig, options: { readonly replaysTopic: boolean }) {
     this.#config = config;
     this.#replaysTopic = options.replaysTopic;
-    this.#timers = options.timers;
     this.#topic = Buffer.from(config.topic, 'utf8');
     this.#publisher = new Publisher({ sendHighWaterMark: config.hwm, linger: 0 });
     this.#router = config.replayEndpoint === null ? null : new Router({ linger: 0 });
@@ -131,7 +126,10 @@ export class KvPublisher {
     await router.send([identity, EMPTY, ...(this.#replaysTopic ? [EMPTY] : []), END_SEQ, EMPTY]);
   }
 
-  /** The number may be the closed sockets' of an earlier incarnation for a moment: tried for 5 s. */
+  /**
+   * The number may be the closed sockets' of an earlier incarnation for a moment: tried for 5 s of real time, which is
+   * what the system takes to let go of it, whatever time the model runs in.
+   */
   async #bind(socket: Publisher | Router, endpoint: string): Promise<void> {
     for (let tries = 0; ; tries += 1) {
       try {
@@ -140,7 +138,7 @@ export class KvPublisher {
         return;
       } catch (error) {
         if (tries >= RETRIES || !this.#open) throw error;
-        await new Promise<void>((resolve) => this.#timers.after(RETRY_MS, resolve));
+        await new Promise<void>((resolve) => systemTimers.after(RETRY_MS, resolve));
       }
     }
   }
