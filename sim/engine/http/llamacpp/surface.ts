@@ -134,23 +134,19 @@ class LlamacppSurface implements EngineSurface, LlamacppServer {
     return first === undefined || first === null ? null : timingsOf(first, nowMs);
   }
 
+  /** At the end of the step under way; at once where there is none. */
   #betweenSteps(response: ServerResponse, task: () => void): void {
-    const { model } = this.host.engines[0]!;
+    const engine = this.host.engines[0]!;
     if (response.destroyed) return;
-    if (model.phase === 'frozen') {
-      this.host.after(WAIT_MS, () => this.#betweenSteps(response, task));
-      return;
-    }
-    const nextMs = this.slots.processing === 0 ? null : model.nextEventMs();
-    const waitMs = nextMs === null ? 0 : nextMs - this.host.engines[0]!.nowMs();
-    if (waitMs <= 0) task();
-    else {
-      this.host.after(waitMs, () => {
-        // It may have been stopped meanwhile.
-        if (model.phase === 'frozen') this.#betweenSteps(response, task);
-        else if (!response.destroyed) task();
-      });
-    }
+    const hangs = engine.model.phase === 'frozen';
+    const nextMs = this.slots.processing === 0 ? null : engine.model.nextEventMs();
+    const waitMs = hangs ? WAIT_MS : (nextMs ?? engine.nowMs()) - engine.nowMs();
+    if (waitMs <= 0) return task();
+    this.host.after(waitMs, () => {
+      engine.catchUp();
+      if (engine.model.phase === 'frozen') this.#betweenSteps(response, task);
+      else if (!response.destroyed) task();
+    });
   }
 
   #beginStream(response: ServerResponse): void {

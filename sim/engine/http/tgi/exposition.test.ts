@@ -86,8 +86,10 @@ describe('the exposition of TGI', () => {
 describe('the figures of TGI', () => {
   it('gives the time of a mixed step to the prefill, less what its decodes cost', () => {
     const stats = new TgiStats(511, 512);
-    stats.countStep(step({ prefillTokens: 500, decodes: 4, decodeContextTokens: 1_000 }), PROFILE);
-    const decodeMs = 4 * PROFILE.decodeMsPerSequence + 1_000 * PROFILE.decodeContextMsPerToken;
+    const joined = { decodes: 400, decodeContextTokens: 1_000_000 };
+    stats.countStep(step({ prefillTokens: 500, ...joined }), PROFILE);
+    const decodeMs =
+      400 * PROFILE.decodeMsPerSequence + 1_000_000 * PROFILE.decodeContextMsPerToken;
     expect(stats.forward.get('prefill')?.sum).toBeCloseTo((100 - decodeMs) / 1_000);
     expect(stats.forward.get('decode')?.sum).toBeCloseTo(decodeMs / 1_000);
     expect(stats.concats.get('chunking')).toBe(1);
