@@ -3,7 +3,7 @@
 import { renderChat, type TemplateMessage, type TemplatePiece } from '../../tokenizer.ts';
 import type { Reply } from '../reply.ts';
 import { adapterOf, limited, readMessages, type Generation, type ParseContext } from './parse.ts';
-import { readSampling, samplingFault } from './sampling.ts';
+import { laxBody, readSampling, samplingFault } from './sampling.ts';
 import { certainCall } from './tools.ts';
 import {
   integerOf,
@@ -17,7 +17,8 @@ import {
   type Problem,
 } from './validation.ts';
 
-export function parseMessages(body: JsonObject, context: ParseContext): Parsed<Generation> {
+export function parseMessages(given: JsonObject, context: ParseContext): Parsed<Generation> {
+  const body = laxBody(given);
   const problems = requiredProblems(body, ['model']);
   const messages = templateMessages(body, problems);
   problems.push(...requiredProblems(body, ['max_tokens']));

@@ -8,7 +8,7 @@ import {
   type TemplateMessage,
   type TemplatePiece,
 } from '../../tokenizer.ts';
-import { readSampling, relationFault, samplingFault, type Sampling } from './sampling.ts';
+import { laxBody, readSampling, relationFault, samplingFault, type Sampling } from './sampling.ts';
 import { certainCall, certainJson, toolFault, toolFlagFault, type ToolCall } from './tools.ts';
 import {
   integerOf,
@@ -56,7 +56,8 @@ export interface Generation extends Sampling {
   readonly echoTexts: readonly string[];
 }
 
-export function parseChat(body: JsonObject, context: ParseContext): Parsed<Generation> {
+export function parseChat(given: JsonObject, context: ParseContext): Parsed<Generation> {
+  const body = laxBody(given);
   const early = relationFault(body) ?? toolFault(body);
   if (early !== null) return { ok: false, reply: early };
   const problems: Problem[] = [];
@@ -91,7 +92,8 @@ export function parseChat(body: JsonObject, context: ParseContext): Parsed<Gener
   return limited(generation, context);
 }
 
-export function parseCompletion(body: JsonObject, context: ParseContext): Parsed<Generation> {
+export function parseCompletion(given: JsonObject, context: ParseContext): Parsed<Generation> {
+  const body = laxBody(given);
   const early = relationFault(body) ?? promptFault(body) ?? logprobsFault(body);
   if (early !== null) return { ok: false, reply: early };
   const problems: Problem[] = [];

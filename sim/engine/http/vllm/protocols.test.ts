@@ -255,6 +255,11 @@ describe('refusals', () => {
     expect(JSON.parse(answer.text).error.message.slice(0, words.length)).toBe(words);
   });
 
+  it('are none of texts that say a number or a truth', async () => {
+    const body = { messages: MESSAGES, max_tokens: '3', temperature: '0.5', stream: 'false' };
+    expect((await json(CHAT, body)).usage.completion_tokens).toBe(3);
+  });
+
   it('say which flags a tool needs', async () => {
     const other = await startTestEngine({ vllm: { tools: false } });
     const tools = [{ type: 'function', function: { name: 'f' } }];

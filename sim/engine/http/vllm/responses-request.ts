@@ -3,7 +3,7 @@
 import { renderChat, type TemplateMessage } from '../../tokenizer.ts';
 import type { Reply } from '../reply.ts';
 import { adapterOf, limited, readContent, type Generation, type ParseContext } from './parse.ts';
-import { readSampling, samplingFault } from './sampling.ts';
+import { laxBody, readSampling, samplingFault } from './sampling.ts';
 import { certainCall, certainJson, toolFault } from './tools.ts';
 import {
   integerOf,
@@ -17,7 +17,8 @@ import {
   type Problem,
 } from './validation.ts';
 
-export function parseResponses(body: JsonObject, context: ParseContext): Parsed<Generation> {
+export function parseResponses(given: JsonObject, context: ParseContext): Parsed<Generation> {
+  const body = laxBody(given);
   const early = toolFault(body);
   if (early !== null) return { ok: false, reply: early };
   const problems: Problem[] = [];

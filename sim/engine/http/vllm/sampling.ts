@@ -34,7 +34,30 @@ export interface Sampling {
 
 const INTEGERS = ['max_tokens', 'max_completion_tokens', 'n', 'min_tokens', 'seed', 'priority'];
 const BOOLEANS = ['stream', 'echo', 'ignore_eos', 'return_token_ids', 'include_stop_str_in_output'];
+const TRUE = new Set<unknown>([1, '1', 'true', 't', 'yes', 'y', 'on']);
+const FALSE = new Set<unknown>([0, '0', 'false', 'f', 'no', 'n', 'off']);
 const NUMBERS = ['temperature', 'top_p', 'presence_penalty', 'frequency_penalty'];
+
+/** Members with the values that pydantic makes of texts: `"5"` is 5, `"true"` and 1 are true. */
+export function laxBody(body: JsonObject): JsonObject {
+  const changed: Record<string, unknown> = {};
+  for (const name of INTEGERS) {
+    const value = body[name];
+    if (typeof value === 'string' && /^\s*[+-]?\d+\s*$/.test(value)) changed[name] = Number(value);
+  }
+  for (const name of NUMBERS) {
+    const value = body[name];
+    if (typeof value !== 'string' || value.trim() === '') continue;
+    if (Number.isFinite(Number(value))) changed[name] = Number(value);
+  }
+  for (const name of BOOLEANS) {
+    const value = body[name];
+    const text = typeof value === 'string' ? value.toLowerCase() : value;
+    if (TRUE.has(text)) changed[name] = true;
+    else if (FALSE.has(text)) changed[name] = false;
+  }
+  return Object.keys(changed).length === 0 ? body : { ...body, ...changed };
+}
 
 export function readSampling(body: JsonObject, problems: Problem[]): Sampling {
   for (const name of INTEGERS) pushWhere(problems, body, { name, fault: integerFault });
