@@ -168,20 +168,6 @@ describe('what it tells of its work', () => {
     await settled(test, answer, 1_000);
   });
 
-  it('shares a step among prompts in their order', async () => {
-    const test = await start();
-    const messages = (word: string) => [{ role: 'user', content: word.repeat(4_000) }];
-    const inside = ['one ', 'two '].map((word) =>
-      call(test.engine, PATH, { body: { ...CHAT, messages: messages(word) } }),
-    );
-    await whenInside(test, 2);
-    await slots(test);
-    const rows = await slots(test);
-    const processed = rows.map((slot) => Number(slot['n_prompt_tokens_processed']));
-    expect(processed.toSorted((a, b) => a - b)).toEqual([0, 1_024]);
-    await settled(test, Promise.all(inside), 1_000);
-  });
-
   it('counts computed tokens, found ones and their time', async () => {
     const test = await start();
     const first = JSON.parse((await answered(test, CHAT)).text);
