@@ -341,8 +341,12 @@ export class TargetState {
       waitingSinceMs: this.backlog.firstStream()?.sentMs ?? null,
       prefillMs: (entry: LedgerEntry): number => entryMs(curve, entry),
     };
+    for (const glimpsed of this.observer.glimpse(engine, nowMs)) {
+      this.costErrors.observe(this.learner.predictMs(glimpsed), glimpsed.ms);
+      this.learner.glimpse(glimpsed);
+      this.version += 1;
+    }
     for (const observation of this.observer.settle(engine, nowMs)) {
-      this.costErrors.observe(this.learner.predictMs(observation), observation.ms);
       this.learner.observe(observation);
       this.busy.observe(observation.sums.uncached, observation.ms);
       const { calibratedCurve } = this;

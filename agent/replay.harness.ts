@@ -17,7 +17,8 @@ import type { AgentSettings } from '../shared/model/settings.ts';
 /** One recorded request; times in ms. */
 export interface RecordedRequest {
   readonly sentMs: number;
-  readonly ttftMs: number;
+  /** Null where the answer came in one piece. */
+  readonly ttftMs: number | null;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   /** From sending to the end of the answer. */
@@ -55,7 +56,7 @@ export class Replay {
   calibrate(measured: readonly RecordedRequest[]): void {
     for (const { ttftMs, promptTokens, cachedTokens } of measured) {
       const tokens = { uncached: promptTokens - cachedTokens, cached: cachedTokens };
-      this.target.calibrated(ttftMs, tokens);
+      if (ttftMs !== null) this.target.calibrated(ttftMs, tokens);
     }
     this.target.calibrationEnded();
   }
@@ -66,7 +67,9 @@ export class Replay {
     let lastFirstTokenMs = -Infinity;
     const steps = requests.flatMap((request, at) => [
       { atMs: request.sentMs, step: 0, at, request },
-      { atMs: request.sentMs + request.ttftMs, step: 1, at, request },
+      ...(request.ttftMs === null
+        ? []
+        : [{ atMs: request.sentMs + request.ttftMs, step: 1, at, request }]),
       { atMs: request.sentMs + request.e2eMs, step: 2, at, request },
     ]);
     steps.sort((a, b) => a.atMs - b.atMs || a.step - b.step || a.at - b.at);
@@ -118,6 +121,7 @@ export class Replay {
       promptTokens,
       uncachedTokens: promptTokens - cachedTokens,
       promptBytes: 4 * promptTokens,
+      streamed: request.ttftMs !== null,
     });
     this.say({ kind: 'sent', agoMs: 0, ...facts });
   }

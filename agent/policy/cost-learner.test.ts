@@ -198,6 +198,47 @@ test('five observations at another pace are enough to tell it, whatever their si
   }
 });
 
+describe('what is only glimpsed', () => {
+  const observed = (factor: number, uncached: number): PrefillObservation =>
+    loneObservation(factor * prefillMs(PRIOR, uncached, 0), { uncached, cached: 0 }, 1_024);
+  const paceAt = (learner: CostLearner, uncached: number): number =>
+    prefillMs(learner.curve(), uncached, 0) / prefillMs(PRIOR, uncached, 0);
+  const learned60 = (): CostLearner => {
+    const learner = new CostLearner({ prior: PRIOR });
+    for (let i = 0; i < 60; i += 1) learner.observe(observed(1, 200 + 137 * i));
+    return learner;
+  };
+
+  test('tells the pace before any answer has ended, and teaches nothing else', () => {
+    const learner = learned60();
+    [300, 5_000, 900, 2_400].forEach((uncached, id) => {
+      learner.glimpse(id, observed(1.7, uncached));
+    });
+    expect([paceAt(learner, 500), paceAt(learner, 9_000)]).toEqual([
+      expect.closeTo(1.7, 1),
+      expect.closeTo(1.7, 1),
+    ]);
+    for (let id = 10; id < 15; id += 1) learner.glimpse(id, observed(1, 1_000));
+    expect(paceAt(learner, 9_000)).toBeCloseTo(1, 1);
+  });
+
+  test('is corrected in its place when it is observed', () => {
+    const learner = learned60();
+    for (let id = 0; id < 5; id += 1) learner.glimpse(id, observed(2, 1_000));
+    // They had twice the tokens that their routers had estimated: nothing was slow.
+    for (let id = 0; id < 5; id += 1) learner.observe(observed(1, 2_000), id);
+    expect(paceAt(learner, 3_000)).toBeCloseTo(1, 1);
+  });
+
+  test('says nothing of the present any more when newer ones have been glimpsed', () => {
+    const learner = learned60();
+    learner.glimpse(0, observed(3, 1_000));
+    for (let id = 1; id < 6; id += 1) learner.glimpse(id, observed(1, 1_000));
+    for (let i = 0; i < 3; i += 1) learner.observe(observed(3, 1_000), 0);
+    expect(paceAt(learner, 3_000)).toBeLessThan(1.35);
+  });
+});
+
 test('one outlier among many moves the curve little', () => {
   const learner = new CostLearner({ prior: PRIOR });
   const exact = (uncached: number): PrefillObservation =>

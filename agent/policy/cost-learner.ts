@@ -8,7 +8,8 @@
 //
 // An engine's pace changes faster than the shape of its curve can be learned: decodes lengthen every step, other
 // programs take processors, clocks sink. So the curve told is pace · θ, where pace is the median of ms ÷ θ·x over
-// the last `paceOver` observations with the present θ: it vanishes as θ catches up.
+// the last `paceOver` observations with the present θ: it vanishes as θ catches up. Exact tokens are told only when an
+// answer ends; the pace does not wait for that, it takes a stretch with its estimated tokens as soon as it is over.
 //
 // Invariants: every coefficient is finite and ≥ 0; observing is O(1) in time and memory.
 
@@ -54,6 +55,14 @@ export const COST_LEARNER_DEFAULTS = {
   paceOver: 5,
 } as const;
 
+/** One that the pace is measured by. */
+interface Recent {
+  /** Null where it was never only glimpsed. */
+  readonly id: number | null;
+  readonly x: Float64Array;
+  readonly ms: number;
+}
+
 /** Above this relative error an observation counts less, in proportion (Huber), once there are enough. */
 const HUBER = 0.3;
 const HUBER_AFTER = 8;
@@ -69,7 +78,7 @@ export class CostLearner {
   private prior = new Float64Array(SIZE);
   private theta = new Float64Array(SIZE);
   private count = 0;
-  private recent: { readonly x: Float64Array; readonly ms: number }[] = [];
+  private recent: Recent[] = [];
   private pace = 1;
 
   constructor(settings: Partial<CostLearnerSettings> & { readonly prior: CostCurve }) {
@@ -104,10 +113,16 @@ export class CostLearner {
     this.pace = 1;
   }
 
+  /** An observation whose tokens are estimates: it counts for the pace until it is observed under its `id`. */
+  glimpse(id: number, observation: PrefillObservation): void {
+    if (isNonsense(observation)) return;
+    this.keepRecent({ id, x: featuresOf(observation), ms: observation.ms });
+  }
+
   /** Learns from one observation; a nonsensical one (no time, no tokens) changes nothing. */
-  observe(observation: PrefillObservation): void {
-    const { ms, sums } = observation;
-    if (!(ms > 0) || !Number.isFinite(ms) || !(sums.prompt > 0)) return;
+  observe(observation: PrefillObservation, id: number | null = null): void {
+    const { ms } = observation;
+    if (isNonsense(observation)) return;
     const x = featuresOf(observation);
     const error = Math.abs((this.pace * this.dot(x)) / ms - 1);
     const outlying = this.count >= HUBER_AFTER && error > HUBER;
@@ -124,7 +139,14 @@ export class CostLearner {
     }
     this.count += 1;
     this.solve();
-    this.recent.push({ x, ms });
+    if (id === null) return this.keepRecent({ id, x, ms });
+    // What was glimpsed has its place in time; one that has left it says nothing of the present.
+    this.recent = this.recent.map((each) => (each.id === id ? { id, x, ms } : each));
+    this.pace = this.paceNow();
+  }
+
+  private keepRecent(recent: Recent): void {
+    this.recent.push(recent);
     if (this.recent.length > this.settings.paceOver) this.recent.shift();
     this.pace = this.paceNow();
   }
@@ -176,6 +198,10 @@ export class CostLearner {
 /** Steps between two first-token instants of a busy engine: a step is shared with the neighbours. */
 export function sharedSteps(uncached: number, stepTokens: number): number {
   return Math.max(1, uncached / stepTokens);
+}
+
+function isNonsense({ ms, sums }: PrefillObservation): boolean {
+  return !(ms > 0) || !Number.isFinite(ms) || !(sums.prompt > 0);
 }
 
 function featuresOf(observation: Omit<PrefillObservation, 'ms'>): Float64Array {

@@ -133,3 +133,19 @@ describe('a request that shows no first token', () => {
     expect(observer.settle(engineOf(null), 20_000)).toEqual([]);
   });
 });
+
+test('a stretch is glimpsed with estimated tokens when it ends, and settles with the exact ones', () => {
+  const observer = new PrefillObserver();
+  const entry = { ...entryOf('a', 0, 1_000), endedMs: null as number | null };
+  const { usage } = entry;
+  entry.usage = null;
+  observer.passed(entry, 200);
+  expect(observer.settle(engineOf(null), 1_000)).toEqual([]);
+  const [glimpsed] = observer.glimpse(engineOf(null), 1_000);
+  expect(glimpsed).toMatchObject({ ms: 200, lone: true, sums: { uncached: 1_000 } });
+  expect(observer.glimpse(engineOf(null), 1_000)).toEqual([]);
+  entry.endedMs = 30_000;
+  entry.usage = { ...usage!, promptTokens: 1_100 };
+  const settled = observer.settle(engineOf(null), 30_000);
+  expect(settled).toMatchObject([{ id: glimpsed?.id, ms: 200, sums: { uncached: 1_100 } }]);
+});

@@ -15,7 +15,7 @@
 
 import { addToSums, emptySums } from '../../shared/model/cost-curve.ts';
 import type { LedgerEntry } from './ledger.ts';
-import type { PrefillStretch } from './step-fit.ts';
+import type { ObservedStretch } from './step-fit.ts';
 import { beginningOf, UnseenPrefills } from './unseen-prefills.ts';
 
 export interface ObserverSettings {
@@ -81,6 +81,7 @@ interface Instant {
 }
 
 interface Pending {
+  readonly id: number;
   readonly ms: number;
   readonly lone: boolean;
   /** First-token instants, each the end of a step of its own. */
@@ -95,6 +96,8 @@ export class PrefillObserver {
   private passes: Pass[] = [];
   private blurs: number[] = [];
   private pending: Pending[] = [];
+  private fresh: Pending[] = [];
+  private ids = 0;
   private lastEndMs = -Infinity;
   /** Null between observations. */
   private stretch: Stretch | null = null;
@@ -135,6 +138,7 @@ export class PrefillObserver {
     this.passes = [];
     this.blurs = [];
     this.pending = [];
+    this.fresh = [];
     this.lastEndMs = -Infinity;
     this.stretch = null;
     this.lastClean = false;
@@ -145,14 +149,25 @@ export class PrefillObserver {
     return this.passes.length === 0 ? null : this.wakeMs;
   }
 
-  /** Observations that have become final. The agent's own generations alone make none. */
-  settle(engine: ObservedEngine, nowMs: number): PrefillStretch[] {
+  /**
+   * Stretches that have ended since the last call, each once, with the tokens that routers estimated where nobody has
+   * told better. `settle` gives them again, exact, under the same id.
+   */
+  glimpse(engine: ObservedEngine, nowMs: number): ObservedStretch[] {
     this.group(engine, nowMs);
-    const settled: PrefillStretch[] = [];
+    const { fresh } = this;
+    this.fresh = [];
+    return fresh.flatMap((pending) => observationOf(pending, true) ?? []);
+  }
+
+  /** Observations that have become final. The agent's own generations alone make none. */
+  settle(engine: ObservedEngine, nowMs: number): ObservedStretch[] {
+    this.group(engine, nowMs);
+    const settled: ObservedStretch[] = [];
     this.pending = this.pending.filter((waiting) => {
       const open = waiting.members.some((entry) => entry.endedMs === null);
       if (open && nowMs - waiting.sinceMs < this.settings.usageWaitMs) return true;
-      const observation = open ? null : observationOf(waiting);
+      const observation = open ? null : observationOf(waiting, false);
       if (observation !== null) settled.push(observation);
       return false;
     });
@@ -227,8 +242,12 @@ export class PrefillObserver {
     if (ms <= this.settings.sameMs) return;
     const { idleBefore, instants } = stretch;
     const lone = idleBefore && stretch.members.length === 1;
-    this.pending.push({ ms, lone, instants, members: stretch.members, sinceMs: nowMs });
-    if (this.pending.length > this.settings.maxPending) this.pending.shift();
+    this.ids += 1;
+    const pending = { id: this.ids, ms, lone, instants, members: stretch.members, sinceMs: nowMs };
+    for (const list of [this.pending, this.fresh]) {
+      list.push(pending);
+      if (list.length > this.settings.maxPending) list.shift();
+    }
   }
 
   /** Nothing is known of the time until the instant `endMs`. */
@@ -264,18 +283,19 @@ function tokensOf(entries: readonly LedgerEntry[]): number {
   return entries.reduce((sum, { facts }) => sum + Math.max(0, facts.uncachedTokens), 0);
 }
 
-/** Null where a member ended without telling its tokens. */
-function observationOf(pending: Pending): PrefillStretch | null {
+/** Null where a member has not told its tokens, unless estimates will do. */
+function observationOf(pending: Pending, estimates: boolean): ObservedStretch | null {
   const sums = emptySums();
   let users = false;
   for (const entry of pending.members) {
     const { usage, facts } = entry;
-    if (usage === null) return null;
+    if (usage === null && !estimates) return null;
+    const prompt = usage?.promptTokens ?? facts.promptTokens;
     const predicted = Math.max(0, facts.promptTokens - facts.uncachedTokens);
-    const cached = Math.min(usage.cachedTokens ?? predicted, usage.promptTokens);
-    addToSums(sums, usage.promptTokens - cached, cached);
+    const cached = Math.min(usage?.cachedTokens ?? predicted, prompt);
+    addToSums(sums, prompt - cached, cached);
     users ||= entry.router !== null;
   }
-  const { ms, lone, instants } = pending;
-  return users ? { ms, lone, instants, sums } : null;
+  const { id, ms, lone, instants } = pending;
+  return users ? { id, ms, lone, instants, sums } : null;
 }

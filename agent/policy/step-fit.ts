@@ -22,6 +22,11 @@ export interface PrefillStretch {
   readonly sums: Readonly<PrefillSums>;
 }
 
+/** One and the same when it is glimpsed and when it is observed. */
+export interface ObservedStretch extends PrefillStretch {
+  readonly id: number;
+}
+
 /** Sizes that engines are run with; the first is believed until another foretells better. */
 const SIZES = [DEFAULT_PRIOR.stepTokens, 1_024, 4_096, 8_192, 16_384] as const;
 const KEEP = 0.98;
@@ -67,14 +72,21 @@ export class StepFit {
     return predictedMs(this.present, stretch);
   }
 
-  observe(stretch: PrefillStretch): void {
+  /** A stretch whose tokens its routers have only estimated: it says something about the pace. */
+  glimpse(stretch: ObservedStretch): void {
+    for (const { learner, stepTokens } of this.candidates)
+      learner.glimpse(stretch.id, observationOf(stretch, stepTokens));
+  }
+
+  /** `id`: of a stretch that was glimpsed before. */
+  observe(stretch: PrefillStretch & { readonly id?: number }): void {
     this.weight = KEEP * this.weight + 1;
     this.judged += 1;
     for (const each of this.candidates) {
       const error = predictedMs(each, stretch) / stretch.ms - 1;
       const loss = Number.isFinite(error) ? Math.min(1, Math.abs(error)) ** 2 : 1;
       each.loss += (loss - each.loss) / this.weight;
-      each.learner.observe(observationOf(stretch, each.stepTokens));
+      each.learner.observe(observationOf(stretch, each.stepTokens), stretch.id ?? null);
     }
     this.choose();
   }
