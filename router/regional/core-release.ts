@@ -8,7 +8,7 @@ import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
 import { finish } from './core-ends.ts';
 import { carryOut } from './core-requests.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
-import { isReady, slowOut, targetsOf } from './core-weigh.ts';
+import { isReady, NOBODY, targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
 import { reportIntervalMs } from '../policy/report-interval.ts';
@@ -45,9 +45,8 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
   if (pool.queue.size === 0) return null;
   if (pool.dirty) return state.nowMs + 1;
   let wake = pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY;
-  const slow = slowOut(pool);
   for (const target of targetsOf(pool)) {
-    if (!isReady(target, slow)) continue;
+    if (!isReady(target, NOBODY)) continue;
     if (target.pausedUntilMs > state.nowMs) wake = Math.min(wake, target.pausedUntilMs);
     else wake = Math.min(wake, loadNow(state, target).roomAtMs ?? wake);
     wake = Math.min(wake, target.breaker.opensAgainMs(state.nowMs) ?? wake);
@@ -117,8 +116,7 @@ function giveUp(state: RegionalState, pool: PoolState): void {
 /** Cheap: whether any request at all could leave the queue now, be it into a refusal. */
 function canMove(state: RegionalState, pool: PoolState): boolean {
   if (pool.queue.size === 0) return false;
-  const slow = slowOut(pool);
-  const ready = [...targetsOf(pool)].filter((target) => isReady(target, slow));
+  const ready = [...targetsOf(pool)].filter((target) => isReady(target, NOBODY));
   const broken = ejected(ready, state.nowMs);
   for (const target of ready) {
     if (target.pausedUntilMs > state.nowMs || broken.has(target)) continue;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ReplicaReport } from '../../shared/model/report.ts';
-import { CoreRig, refusalIn, attemptIn } from './core.harness.ts';
+import { CoreRig, refusalIn, attemptIn, decisionIn } from './core.harness.ts';
 import { statusText } from './status.ts';
 
 /** A pool whose first replicas are slow by these ratios. */
@@ -42,6 +42,27 @@ describe('slow replicas', () => {
     expect(removals(rig)).toEqual({ r0: null, r1: 'slow', r2: null });
     rig.report('r0', slowBy(7));
     expect(removals(rig)).toEqual({ r0: 'slow', r1: null, r2: null });
+  });
+
+  test('come in where nobody else has room, and are out again when somebody has', () => {
+    const rig = pool(3, [4]);
+    const full = { waitingPrefillMs: 500 };
+    rig.report('r1', full);
+    expect(removals(rig)).toMatchObject({ r0: 'slow' });
+    rig.report('r2', full);
+    expect(removals(rig)).toEqual({ r0: null, r1: null, r2: null });
+    expect(attemptIn(rig.arrive()).replica).toBe('r0');
+    rig.report('r1', { waitingPrefillMs: 0 });
+    expect(removals(rig)).toMatchObject({ r0: 'slow', r1: null });
+  });
+
+  test('take from the queue what nobody else has room for', () => {
+    const rig = pool(3, [4]);
+    const full = { waitingPrefillMs: 500 };
+    for (const name of ['r1', 'r2']) rig.report(name, full);
+    rig.report('r0', { ...slowBy(4), ...full });
+    expect(decisionIn(rig.arrive())).toBe('queue/all_full');
+    expect(attemptIn(rig.report('r0', { ...slowBy(4), waitingPrefillMs: 0 })).replica).toBe('r0');
   });
 
   test('all stay in use where all of the pool is slow', () => {

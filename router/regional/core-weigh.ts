@@ -45,8 +45,16 @@ export interface Weighing {
   readonly removed: Removed[];
 }
 
+/** Those that are held out for slowness come in where nobody else has room: slow capacity is capacity. */
 export function weigh(state: RegionalState, request: RequestState): Weighing {
-  const { kept, removed } = filterPool(state, request);
+  const slow = slowOut(request.pool);
+  const first = weighWithout(state, request, slow);
+  const crowded = slow.size > 0 && first.scored.every(({ load }) => load.full);
+  return crowded ? weighWithout(state, request, NOBODY) : first;
+}
+
+function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut): Weighing {
+  const { kept, removed } = filterPool(state, request, slow);
   const shares = measurePrompts(state, request, kept);
   const fallback = lazily(() => poolCurve(request.pool));
   const common = commonFigures(kept);
@@ -92,6 +100,9 @@ export function isReady(target: TargetState, slow: SlowOut): boolean {
 
 export type SlowOut = ReadonlySet<TargetState>;
 
+/** Of a look at everybody who could serve. */
+export const NOBODY: SlowOut = new Set();
+
 /** Those that stay out for slowness now. */
 export function slowOut(pool: PoolState): SlowOut {
   const slow: SlowTarget<TargetState>[] = [];
@@ -125,9 +136,9 @@ interface PromptShare {
 function filterPool(
   state: RegionalState,
   request: RequestState,
+  slow: SlowOut,
 ): { kept: TargetState[]; removed: Removed[] } {
   const { nowMs } = state;
-  const slow = slowOut(request.pool);
   const ready: TargetState[] = [];
   const all: TargetState[] = [];
   for (const target of targetsOf(request.pool)) {
