@@ -210,7 +210,7 @@ const protocols: readonly Check[] = [
         'response.output_text.done',
         'response.content_part.done',
         'response.output_item.done',
-        'response.incomplete',
+        'response.completed',
       ]);
       const numbers = open.events.map(
         ({ data }) => (JSON.parse(data) as { sequence_number: number }).sequence_number,
