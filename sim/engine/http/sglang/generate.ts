@@ -50,6 +50,8 @@ function streamed(
       if (events.length > 0) response.write(events.map(event).join(''));
     },
     ended: () => {
+      // Aborted before its first token.
+      if (!response.headersSent) sendStreamHead(response, wallMs());
       const last = head.kind === 'chat' ? run.choices.map((each) => endEvent(head, each)) : [];
       if (generation.includeUsage) last.push(usageEvent(head, run.choices));
       response.end(last.map(event).join('') + DONE);

@@ -7,7 +7,10 @@ import type { StepFacts } from '../../step-facts.ts';
 import type { SglangFrontStats, SglangRankStats } from './stats.ts';
 
 interface Inside {
+  /** As the client named it, or the server. */
+  readonly rid: string;
   readonly run: GenerationRun;
+  readonly answer: GenerationListener;
   readonly arrivedMs: number;
   scheduledMs: number | null;
 }
@@ -33,8 +36,8 @@ export class SglangRequests {
     return count;
   }
 
-  add(run: GenerationRun, arrivedMs: number): void {
-    this.#open.set(run.plan.id, { run, arrivedMs, scheduledMs: null });
+  add(request: Omit<Inside, 'scheduledMs'>): void {
+    this.#open.set(request.run.plan.id, { ...request, scheduledMs: null });
   }
 
   /** False when it was not inside any more. */
@@ -42,9 +45,16 @@ export class SglangRequests {
     return this.#open.delete(run.plan.id);
   }
 
-  withId(id: string | null): readonly GenerationRun[] {
-    const all = [...this.#open.values()].map(({ run }) => run);
-    return id === null ? all : all.filter(({ plan }) => plan.id === id);
+  /** Ends those of that id, or all, where they are: with reason `abort`. How many there were. */
+  abort(rid: string | null): number {
+    const ended = [...this.#open.values()].filter((each) => rid === null || each.rid === rid);
+    for (const { run, answer } of ended) {
+      run.abort();
+      this.remove(run);
+      for (const choice of run.choices) choice.finish ??= 'abort';
+      answer.ended();
+    }
+    return ended.length;
   }
 
   /** A step ended that had begun with these requests admitted. */

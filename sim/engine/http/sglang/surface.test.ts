@@ -372,6 +372,24 @@ describe('its ends', () => {
     await expect(call(test.engine, '/ping')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   });
 
+  it('ends with reason abort what somebody else aborts', async () => {
+    const test = await start({ metrics: true });
+    const body = { ...LONG, rid: 'mine' };
+    const whole = call(test.engine, PATH, { body });
+    await whenInside(test, 1);
+    const head = open(test.engine, PATH, { body: { ...body, stream: true } });
+    await whenInside(test, 2);
+    test.time.advance(200);
+    const stream = head.then(readText);
+    await call(test.engine, '/abort_request', { body: { rid: 'mine' } });
+    expect(JSON.parse((await whole).text).choices[0].finish_reason).toBe('abort');
+    const [last, done] = dataOf(await stream).slice(-2);
+    expect(JSON.parse(last ?? '').choices[0].finish_reason).toBe('abort');
+    expect(done).toBe('[DONE]');
+    expect(test.engine.state().openRequests).toBe(0);
+    expect(await figure(test, /^sglang:num_aborted_requests_total/)).toBe(2);
+  });
+
   it('gives back what a client that left had, and counts it', async () => {
     const test = await start({ metrics: true });
     const left = new AbortController();

@@ -44,6 +44,7 @@ class SglangSurface implements EngineSurface, SglangServer {
   readonly #health: SglangHealth;
   #stopping = false;
   #nextRank = 0;
+  #serial = 0;
 
   constructor(host: EngineHost) {
     this.host = host;
@@ -106,10 +107,7 @@ class SglangSurface implements EngineSurface, SglangServer {
   }
 
   abort(rid: string | null): void {
-    for (const run of this.#requests.withId(rid)) {
-      run.abort();
-      this.#left(run);
-    }
+    this.#front.aborted += this.#requests.abort(rid);
   }
 
   /** Steps of a rank, as its scheduler counts them. */
@@ -157,15 +155,16 @@ class SglangSurface implements EngineSurface, SglangServer {
     const { head, generation, response } = answer;
     const engine = this.host.engines[rank]!;
     const arrivedMs = engine.nowMs();
-    const run = new GenerationRun(engine, { ...generation, id: head.id });
+    this.#serial += 1;
+    const run = new GenerationRun(engine, { ...generation, id: `${head.id}#${this.#serial}` });
     const answering = { ...answer, seconds: () => (engine.nowMs() - arrivedMs) / 1_000 };
-    this.#requests.add(run, arrivedMs);
+    const told = answerOf(answering, run);
+    this.#requests.add({ rid: head.id, run, answer: told, arrivedMs });
     response.once('close', () => {
       if (response.writableFinished) return;
       run.abort();
       this.#left(run);
     });
-    const told = answerOf(answering, run);
     const listener = this.#requests.counted(run, this.#ranks[rank]!, told);
     const refused = run.submit({
       ...listener,

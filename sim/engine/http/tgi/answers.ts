@@ -13,6 +13,7 @@ export interface AnswerHead {
   readonly fingerprint: string;
   /** Native answers only: more than the text was asked for. */
   readonly details: boolean;
+  readonly listed: boolean;
 }
 
 interface Usage {
@@ -40,7 +41,7 @@ export function wholeAnswer(head: AnswerHead, choices: readonly Choice[]): objec
   const usage = usageOf(choices);
   switch (head.kind) {
     case 'native':
-      return nativeAnswer(head, choices);
+      return head.listed ? [nativeAnswer(head, choices)] : nativeAnswer(head, choices);
     case 'chat':
       return {
         object: 'chat.completion',

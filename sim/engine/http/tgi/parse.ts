@@ -18,12 +18,16 @@ export interface TgiLimits {
 export type TgiGeneration = OpenAiGeneration & {
   readonly kind: 'chat' | 'completion' | 'native';
   readonly details: boolean;
+  /** Native: the answer stands in a list, as `POST /` has it. */
+  readonly listed: boolean;
 };
 
 export type TgiParsed =
   | { readonly ok: true; readonly generation: TgiGeneration }
   /** The form is wrong: nothing is counted. */
   | { readonly ok: false; readonly reply: TgiReply };
+
+const PLAIN = { details: false, listed: false };
 
 /** The JSON object of a body, or what the web framework says of it. */
 export function readBody(contentType: string | undefined, body: Buffer): JsonObject | TgiReply {
@@ -59,10 +63,13 @@ export function parseOpenAi(kind: 'chat' | 'completion', body: JsonObject): TgiP
   const { generation } = read;
   const maxTokens =
     kind === 'completion' ? (wholeNumber(body['max_tokens']) ?? null) : generation.maxTokens;
-  return { ok: true, generation: { ...generation, kind, n: 1, maxTokens, details: false } };
+  return { ok: true, generation: { ...generation, kind, n: 1, maxTokens, ...PLAIN } };
 }
 
-export function parseNative(body: JsonObject, stream: boolean): TgiParsed {
+export function parseNative(
+  body: JsonObject,
+  { stream, listed }: { readonly stream: boolean; readonly listed: boolean },
+): TgiParsed {
   const { inputs } = body;
   if (typeof inputs !== 'string') return wrong('missing field `inputs`');
   const given = body['parameters'];
@@ -79,6 +86,7 @@ export function parseNative(body: JsonObject, stream: boolean): TgiParsed {
       continuousUsage: false,
       cacheSalt: undefined,
       details: parameters['details'] === true,
+      listed,
     },
   };
 }

@@ -110,7 +110,7 @@ function routeBody({ path, headers, body }: HttpCall): TgiReply | TgiGeneration 
     case '/v1/completions':
       return unwrap(parseOpenAi('completion', json));
     case '/generate_stream':
-      return unwrap(parseNative(json, true));
+      return unwrap(parseNative(json, { stream: true, listed: false }));
     case '/tokenize':
       return typeof json['inputs'] === 'string'
         ? { status: 200, body: tokensOf([BEGIN_TOKEN, ...tokenize(json['inputs'])]) }
@@ -118,8 +118,13 @@ function routeBody({ path, headers, body }: HttpCall): TgiReply | TgiGeneration 
     case '/chat_tokenize':
       return chatTokens(json);
     default:
-      return unwrap(parseNative(json, path === '/' && json['stream'] === true));
+      return unwrap(nativeRequest(json, path === '/'));
   }
+}
+
+/** `POST /` is either of the two native ones. */
+function nativeRequest(json: JsonObject, either: boolean): TgiParsed {
+  return parseNative(json, { stream: either && json['stream'] === true, listed: either });
 }
 
 function unwrap(parsed: TgiParsed): TgiReply | TgiGeneration {

@@ -119,6 +119,8 @@ describe('answers', () => {
       finish_reason: 'length',
       generated_tokens: 3,
     });
+    const listed = await settled(test, call(test.engine, '/', { body }));
+    expect(JSON.parse(listed.text)).toEqual([JSON.parse(whole.text)]);
     const stream = await settled(test, call(test.engine, '/generate_stream', { body }));
     const events = dataOf(stream.text).map((each) => JSON.parse(each));
     expect(events.map(({ index }) => index)).toEqual([1, 2, 3]);

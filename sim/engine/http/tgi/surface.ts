@@ -103,6 +103,7 @@ class TgiSurface implements EngineSurface, TgiServer {
       model: this.host.options.model,
       fingerprint: `${TGI_VERSION}-native`,
       details: generation.details,
+      listed: generation.listed,
     };
     const wallMs = (): number => this.#wallMs();
     const stream = generation.stream ? this.#beginStream(response) : null;
