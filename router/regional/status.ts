@@ -101,9 +101,16 @@ function targetText(replica: ReplicaStatus, target: TargetStatus): string {
     `waiting ${isWaitKnown(report) ? whole(target.waitMs) : '?'} ms`,
     `KV ${percent(report?.kvUsageRatio ?? null)}`,
     `${report?.prefillTps === null || report === null ? '?' : whole(report.prefillTps)} tokens/s`,
+    ...foretoldText(report),
     `report ${target.reportAgeMs === null ? '?' : whole(target.reportAgeMs)} ms old`,
   ];
   return `${phaseText(target)}${link}${breaker}: ${figures.join(', ')}`;
+}
+
+/** How far off half of the last predicted prefills were. */
+function foretoldText(report: ReplicaReport | null): string[] {
+  const error = report?.costError ?? null;
+  return error === null ? [] : [`prefill foretold to ${percent(error.p50)}`];
 }
 
 /** The phase, and what there is to say about it. */
