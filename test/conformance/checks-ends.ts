@@ -79,7 +79,7 @@ const loading: readonly Check[] = [
     name: 'while it loads its port refuses; then everything answers at once, and all counts begin anew',
     needs: NEEDS,
     begins: 'stopped',
-    limitMs: 300_000,
+    limitMs: 450_000,
     async run(subject) {
       const { controls, startLimitMs, url } = subject;
       assert.equal(await statusOf(url, '/health'), 'ECONNREFUSED');

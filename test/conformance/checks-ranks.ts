@@ -30,7 +30,7 @@ const checks: readonly Check[] = [
   {
     name: 'before the first request no gauge of the scheduler is there, and never a start of the process',
     begins: 'stopped',
-    limitMs: 400_000,
+    limitMs: 450_000,
     async run(subject) {
       const { controls, startLimitMs } = subject;
       await controls.start();

@@ -7,8 +7,8 @@ import type { Capability, ConformanceSubject, SubjectSizes } from '../conformanc
 import { writeLoraAdapter } from './lora-adapter.ts';
 import { Engine, freePort, MODEL, placeEngine, type EngineSetup } from './vllm.ts';
 
-/** Starting takes about a minute on a quiet machine, and much longer on a busy one. */
-const START_LIMIT_MS = 240_000;
+/** Starting takes a minute or two on a quiet machine, several on a busy one. */
+const START_LIMIT_MS = 400_000;
 const LOADS_FOR_MS = 20_000;
 const TOPIC = 'kv@conformance';
 const ADAPTER = 'support-bot';
