@@ -244,6 +244,28 @@ test('a flood is dropped beyond 1,024 batches, and what was kept is handed on in
   expect(ear.heard).toHaveLength(1_024);
 });
 
+test('what takes too long to decode is dropped too, but never for its own size alone', async () => {
+  const { publisher, endpoint } = await engine();
+  const time = new ManualTime();
+  const ear = new Ear({ endpoint }, { timers: time });
+  await ear.listener.start();
+  await until(() => {
+    publisher.publish(EMPTY_BATCH);
+    return (ear.counts.batch ?? 0) > 0;
+  });
+  const blocks = Array.from({ length: 100_000 }, (_, at) => 2 ** 40 + at);
+  const big = packr.pack([1, [['BlockRemoved', blocks]], 0]);
+  const before = ear.counts.batch ?? 0;
+  publisher.publish(big);
+  await until(() => (ear.counts.batch ?? 0) > before);
+  publisher.publish(EMPTY_BATCH);
+  await until(() => ear.counts.dropped === 1);
+  time.advance(100);
+  publisher.publish(EMPTY_BATCH);
+  await until(() => ear.heard.length > 0 || (ear.counts.batch ?? 0) > before + 1);
+  expect(ear.counts.dropped).toBe(1);
+});
+
 test('a closed listener hears nothing', async () => {
   const { publisher, endpoint, replay } = await engine();
   const ear = new Ear({ endpoint, replay });
