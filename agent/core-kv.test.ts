@@ -125,6 +125,17 @@ describe('a gap', () => {
   });
 });
 
+test('an engine whose beginning nobody keeps any more is no loss; its cache is unknown', () => {
+  const h = new Harness();
+  const link = h.link('a');
+  h.deliver({ kind: 'kvEvents', ...TO, batches: [batch(900, stored(30, 1))] });
+  h.deliver({ kind: 'kvReplay', ...TO, fromSeq: 0, batches: [batch(800)], done: false });
+  h.deliver({ kind: 'kvReplay', ...TO, fromSeq: 0, batches: [], done: true });
+  h.advance(15_000);
+  expect(h.report(link).kvCachedTokens).toBeNull();
+  expect(h.logs).not.toContain('kv_events_lost');
+});
+
 describe('a cleared cache', () => {
   test('empties the index', () => {
     const rig = new Rig();

@@ -12,7 +12,7 @@ export interface KvOutcome {
   readonly evicted: boolean;
   /** The events began anew: another engine process. */
   readonly restarted: boolean;
-  /** Batches are missing for good. */
+  /** Batches are missing for good that were published while the agent listened. */
   readonly lost: boolean;
   /** Ask for a replay from this number on. */
   readonly replayFrom: number | null;
@@ -79,12 +79,14 @@ export class KvHearing {
     for (const step of steps) {
       if (step.kind === 'batch') emptied = this.take(step.batch, step.since, nowMs) || emptied;
       else if (step.kind === 'replay') {
-        this.gaps += 1;
+        if (step.since === 'gap') this.gaps += 1;
         replayFrom = step.fromSeq;
       } else if (step.kind === 'lost') {
+        this.blocks.lost();
+        // An engine that has run for long no longer keeps its beginning: that is no loss of ours.
+        if (step.since === 'start') continue;
         this.lostGaps += 1;
         lost = true;
-        this.blocks.lost();
       } else {
         this.blocks.reset();
         this.ahead = true;

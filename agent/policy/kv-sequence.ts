@@ -16,9 +16,9 @@ export type KvSince = 'start' | 'gap' | 'live';
 /** What to do, in order. */
 export type KvStep =
   | { readonly kind: 'batch'; readonly batch: KvBatch; readonly since: KvSince }
-  | { readonly kind: 'lost' }
+  | { readonly kind: 'lost'; readonly since: KvSince }
   | { readonly kind: 'restarted' }
-  | { readonly kind: 'replay'; readonly fromSeq: number };
+  | { readonly kind: 'replay'; readonly fromSeq: number; readonly since: 'start' | 'gap' };
 
 /** More than any engine publishes while a replay is under way. */
 const MAX_HELD = 4_096;
@@ -61,7 +61,7 @@ export class KvSequence {
     this.asked = null;
     const { held } = this;
     this.held = [];
-    for (const batch of held) steps.push(...this.next(batch, 'live'));
+    for (const batch of held) steps.push(...this.next(batch, 'live', asked.since));
     return steps;
   }
 
@@ -82,7 +82,7 @@ export class KvSequence {
     const fromSeq = this.expected ?? 0;
     this.asked = { fromSeq, since };
     this.held = [batch];
-    return [{ kind: 'replay', fromSeq }];
+    return [{ kind: 'replay', fromSeq, since }];
   }
 
   private hold(batch: KvBatch): KvStep[] {
@@ -93,11 +93,11 @@ export class KvSequence {
   }
 
   /** One of a replay, or one that waited for it: what is still missing before it is lost. */
-  private next(batch: KvBatch, since: KvSince): KvStep[] {
+  private next(batch: KvBatch, since: KvSince, missing: KvSince = since): KvStep[] {
     const expected = this.expected ?? 0;
     if (batch.seq < expected) return [];
     const taken = this.take(batch, since);
-    return batch.seq > expected ? [{ kind: 'lost' }, taken] : [taken];
+    return batch.seq > expected ? [{ kind: 'lost', since: missing }, taken] : [taken];
   }
 
   private take(batch: KvBatch, since: KvSince): KvStep {
