@@ -9,7 +9,7 @@ import { until } from './until.ts';
 const GENERIC: KindCase = {
   kind: 'generic',
   agentKind: 'generic',
-  engine: {},
+  engine: { vllm: { termEnding: 'abort' } },
   narrow: { profile: { ...PROFILE, maxQueuedRequests: 4 } },
   narrowFull: 4,
   onTerm: 'breaks',

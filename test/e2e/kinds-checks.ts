@@ -107,6 +107,18 @@ export function checkKind(given: KindCase): void {
     );
 
     test(
+      'SIGTERM loses no answer that nobody has seen: it ends, or another replica gives it',
+      within(async (region) => {
+        const asked = region.whole(prompt('unseen'), { max_tokens: 60 });
+        const { busy } = await region.whenTaken();
+        void busy.terminate();
+        const told = await asked;
+        expect(told.finish).toBe('length');
+        expect(told.attempts).toBe(given.onTerm === 'finishes' ? 1 : 2);
+      }),
+    );
+
+    test(
       'SIGTERM loses no request: what runs ends or is an error, what comes goes elsewhere',
       within(async (region) => {
         const end = (busy: RunningEngine) => void busy.terminate();

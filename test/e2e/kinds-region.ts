@@ -31,6 +31,8 @@ export interface RegionOptions {
   /** What the agent is told that its engines are; null: it finds out. */
   readonly agentKind: EngineKind | null;
   readonly engine: Partial<EngineServerOptions>;
+  /** ms without a token after which a stream is broken off; the router's default where absent. */
+  readonly stallMinMs?: number;
 }
 
 export interface Told {
@@ -60,7 +62,9 @@ export class KindRegion {
   /** With both engines ready. */
   static async open(options: RegionOptions): Promise<KindRegion> {
     const region = new KindRegion(options);
-    region.#router = await startRegionalRouter(routerOptions({}), region.#runtime);
+    const { stallMinMs } = options;
+    const settings = stallMinMs === undefined ? {} : { stallMinMs };
+    region.#router = await startRegionalRouter(routerOptions({ settings }), region.#runtime);
     await Promise.all([region.addEngine(), region.addEngine()]);
     await region.whenReady(2);
     return region;
