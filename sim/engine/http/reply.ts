@@ -28,7 +28,7 @@ export function methodNotAllowed(allow: string): Reply {
   return { status: 405, body: { detail: 'Method Not Allowed' }, headers: { allow } };
 }
 
-export const CORE_DEAD_MESSAGE =
+const CORE_DEAD_MESSAGE =
   'EngineCore encountered an issue. See stack trace (above) for the root cause.';
 
 export const CORE_DEAD = errorReply(500, 'InternalServerError', CORE_DEAD_MESSAGE);

@@ -96,6 +96,20 @@ describe('SIGTERM with the default time-out', () => {
     await gone;
   });
 
+  it('may look complete to a client of /v1/responses, as the real one does', async () => {
+    const test = await start({ termEnding: 'abort' });
+    const body = { input: 'Tell me of the sea.', max_output_tokens: 4_000 };
+    const answer = call(test.engine, '/v1/responses', { body });
+    await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBe(1);
+    test.time.advance(200);
+    void test.engine.terminate();
+    test.time.advance(100);
+    expect(JSON.parse((await answer).text)).toMatchObject({
+      status: 'completed',
+      incomplete_details: null,
+    });
+  });
+
   it('draws one of the three', async () => {
     const endings = new Set<string>();
     for (let tries = 0; tries < 20 && endings.size < 3; tries += 1) {
@@ -158,7 +172,21 @@ describe('SIGTERM with a time-out', () => {
   });
 });
 
-describe('the end of a protocol without a word for it', () => {
+describe('the death of the core under other protocols', () => {
+  it('is an error event without an end for a stream of /v1/messages', async () => {
+    const test = await start();
+    const body = { model: 'tiny-llama', ...BODY, stream: true };
+    const response = await open(test.engine, '/v1/messages', { body });
+    const text = readText(response);
+    test.time.advance(200);
+    test.engine.killCore();
+    const events = (await text).split('\n\n').filter((event) => event !== '');
+    expect(events.at(-1)).toMatch(
+      /^event: error\ndata: \{"type":"error","error":\{"type":"internal/,
+    );
+    expect(events.join()).not.toContain('message_stop');
+  });
+
   it('is a cut connection for a stream of /v1/responses', async () => {
     const test = await start();
     const body = { input: 'Tell me of the sea.', max_output_tokens: 400, stream: true };

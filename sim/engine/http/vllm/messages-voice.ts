@@ -3,9 +3,18 @@
 
 import type { FinishReason } from '../../stats.ts';
 import type { Choice, TokenPiece } from '../generation.ts';
-import { CORE_DEAD_MESSAGE } from '../reply.ts';
 import { cachedTokens, completionTokens, createdTokens, promptTokens } from './usage.ts';
 import { namedEvent, type Voice, type VoiceInput } from './voice.ts';
+
+/** vLLM reads its own chat stream, and the error event in it is no chunk to it: this is what reaches the client. */
+const FAILURE_MESSAGE = [
+  '2 validation errors for ChatCompletionStreamResponse',
+  ...['model', 'choices'].flatMap((member) => [
+    member,
+    "  Field required [type=missing, input_value={'error': {'message': 'En...am': None, 'code': 500}}, input_type=dict]",
+    '    For further information visit https://errors.pydantic.dev/2.14/v/missing',
+  ]),
+].join('\n');
 
 export function messagesVoice(input: VoiceInput): Voice {
   return new MessagesVoice(input);
@@ -57,7 +66,7 @@ class MessagesVoice implements Voice {
   }
 
   failure(): string {
-    const error = { type: 'internal_error', message: CORE_DEAD_MESSAGE };
+    const error = { type: 'internal_error', message: FAILURE_MESSAGE };
     return namedEvent('error', { type: 'error', error });
   }
 

@@ -68,8 +68,9 @@ class ResponsesVoice implements Voice {
 
   whole(): object {
     const [choice] = this.#input.run.choices;
-    const whole = choice?.finish === 'stop';
-    return this.#response(whole ? 'completed' : 'incomplete', [this.#item('completed')]);
+    // An answer that the engine ended itself (`abort`) is called complete as well: nothing tells.
+    const status = choice?.finish === 'length' ? 'incomplete' : 'completed';
+    return this.#response(status, [this.#item('completed')]);
   }
 
   #response(status: string, output: readonly object[]): object {
