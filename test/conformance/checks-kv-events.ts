@@ -5,6 +5,7 @@ import type { Check, Theme } from './check.ts';
 import { json } from './client.ts';
 import { untilIdle } from './counters.ts';
 import { cachedOf, complete } from './generate.ts';
+import { chainOf, hashesOf, heldBlocks, isRemoved, isStored, storedBlocks } from './kv-chain.ts';
 import { decodePayload, KvFeed, replayFrom, type WireEvent } from './kv-feed.ts';
 import { freshText, freshTokens, userMessage } from './prompts.ts';
 import { recordedText } from './recorded.ts';
@@ -30,26 +31,6 @@ function withFeed(
 
 const reset = (subject: ConformanceSubject) =>
   json(subject.url, '/reset_prefix_cache', { method: 'POST' });
-
-const isStored = ({ type }: WireEvent): boolean => type === 'BlockStored';
-const isRemoved = ({ type }: WireEvent): boolean => type === 'BlockRemoved';
-
-/** Blocks that events have stored, removals left out of account. */
-function storedBlocks(events: readonly WireEvent[]): number {
-  return events.filter(isStored).reduce((sum, each) => sum + each.block_hashes.length, 0);
-}
-
-/** Token ids by walking from each stored block to its parents: the sequence of the longest chain. */
-function chainOf(events: readonly WireEvent[]): { tokens: number[]; hashes: unknown[] } {
-  const tokens: number[] = [];
-  const hashes: unknown[] = [];
-  for (const event of events.filter(isStored)) {
-    assert.equal(event.parent_block_hash, hashes.at(-1) ?? null, 'the parent is the block before');
-    tokens.push(...event.token_ids);
-    hashes.push(...event.block_hashes);
-  }
-  return { tokens, hashes };
-}
 
 function shapesByType(events: readonly WireEvent[]): Map<string, Set<string>> {
   const shapes = new Map<string, Set<string>>();
@@ -329,34 +310,6 @@ async function settled(
   return feed.until('the last block', from, (events) =>
     events.some((each) => isStored(each) && each.token_ids.join() === block),
   );
-}
-
-/** How many of a chain's first blocks were stored more often than removed. */
-function heldBlocks(events: readonly WireEvent[], chain: readonly (bigint | number)[]): number {
-  const counts = new Map<bigint | number, number>();
-  for (const event of events) {
-    const step = isStored(event) ? 1 : -1;
-    for (const hash of event.block_hashes ?? []) counts.set(hash, (counts.get(hash) ?? 0) + step);
-  }
-  const missing = chain.findIndex((hash) => (counts.get(hash) ?? 0) < 1);
-  return missing === -1 ? chain.length : missing;
-}
-
-/** Hashes of a prompt's blocks, found by its tokens in what was stored. */
-function hashesOf(
-  events: readonly WireEvent[],
-  prompt: readonly number[],
-  blockTokens: number,
-): (bigint | number)[] {
-  const found: (bigint | number)[] = [];
-  for (const event of events.filter(isStored)) {
-    const parent = found.at(-1) ?? null;
-    const next = prompt.slice(found.length * blockTokens, (found.length + 1) * blockTokens);
-    const first = event.token_ids.slice(0, blockTokens);
-    if (event.parent_block_hash !== parent || first.join() !== next.join()) continue;
-    found.push(...event.block_hashes);
-  }
-  return found;
 }
 
 export const KV_EVENTS: Theme = { name: 'kv events', checks };
