@@ -85,7 +85,7 @@ describe('the exposition of several processes', () => {
     (name) => {
       const text = recorded(name);
       const engines = [0, 1].map(() => new EngineStats(recordedMaxModelLen(text)));
-      if (name.includes('after')) engines[0]!.generationTokens = 1;
+      if (name.includes('after')) engines[0]!.prefixCacheQueries = 1;
       expect(structure(rendered({ http: httpOf(text), engines }))).toEqual(structure(text));
     },
   );

@@ -114,7 +114,7 @@ function severalProcesses(input: ExpositionInput): string[] {
   const { http, engines } = input;
   const requests = [...http.requests.values()];
   const touched = http.requests.size > 0;
-  const began = engines.some((stats) => stats.generationTokens > 0 || stats.waiting > 0);
+  const began = engines.some((stats) => stats.prefixCacheQueries > 0 || stats.waiting > 0);
   const merged = (name: string, labels: Labels, histogram: Histogram): string[] => {
     const rows = histogramRows(name, labels, histogram);
     return [...rows.slice(-1), ...rows.slice(0, -1)];
