@@ -51,7 +51,7 @@ export class Backlog {
   private readonly waiting: LedgerEntry[] = [];
   /** Not streamed, past their prefill as the model has it, still open; in order of sending. */
   private readonly modelled: LedgerEntry[] = [];
-  /** Still in prefill when the model had them past it, by the engine's own count: when they end instead. */
+  /** In prefill still when the model had them past it, by the engine's own count: when they end instead. */
   private readonly held = new Map<LedgerEntry, number>();
   private lastEndMs = -Infinity;
   /** End of the step of one that was given up. */
@@ -153,24 +153,27 @@ export class Backlog {
 
   /**
    * At a scrape asked for at `atMs` the engine had given first tokens to `passed` of the open requests that
-   * show none. Those that the model passed too early wait again: as late as the model was, they may be once more.
+   * show none. Those that the model passed too early wait again, one after the other: as late as the model was with
+   * the first, that one may be once more.
    */
   correct(passed: number, curve: CostCurve, atMs: number): void {
     const all = [...this.modelled, ...this.waiting.filter((entry) => !entry.facts.streamed)]
       .filter((entry) => entry.sentMs <= atMs)
       .sort((a, b) => a.sentMs - b.sentMs);
-    all.forEach((entry, rank) => {
-      const end = entry.prefillEndMs;
-      if (rank < passed && end === null) {
-        this.held.delete(entry);
-        this.leave(entry, atMs);
-      } else if (rank >= passed && end !== null && end <= atMs) {
-        take(this.modelled, entry);
-        entry.prefillEndMs = null;
-        this.held.set(entry, atMs + Math.min(entryMs(curve, entry), Math.max(SOON_MS, atMs - end)));
-        this.add(entry);
-      }
-    });
+    for (const entry of all.slice(0, passed)) this.leave(entry, atMs);
+    let first = true;
+    for (const entry of all.slice(passed)) {
+      const endMs = entry.prefillEndMs;
+      if (endMs === null || endMs > atMs) continue;
+      take(this.modelled, entry);
+      entry.prefillEndMs = null;
+      this.add(entry);
+      if (!first) continue;
+      first = false;
+      const ms = entryMs(curve, entry);
+      this.held.set(entry, atMs + Math.min(ms, Math.max(SOON_MS, atMs - endMs)));
+      this.lastEndMs = Math.min(this.lastEndMs, endMs - ms);
+    }
   }
 
   figures(curve: CostCurve, nowMs: number, untold?: UntoldWork): BacklogFigures {
@@ -203,7 +206,7 @@ export class Backlog {
 
   private startOf(head: LedgerEntry, curve: CostCurve): number {
     const endMs = this.held.get(head);
-    if (endMs !== undefined) return endMs - entryMs(curve, head);
+    if (endMs !== undefined) return Math.max(endMs - entryMs(curve, head), this.lastEndMs);
     return Math.max(head.sentMs, this.lastEndMs, this.abandonedMs, this.room.sinceMs);
   }
 

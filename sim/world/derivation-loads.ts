@@ -183,6 +183,8 @@ export interface Findings {
   readonly tokens: number[];
   /** Reports off by more than one prefill. */
   readonly beyond: string[];
+  /** |reported − true| tokens of reports within `FRESH_MS` of a scrape. */
+  readonly fresh: number[];
   unattributed: number;
   readonly absurd: string[];
 }
@@ -190,6 +192,8 @@ export interface Findings {
 /** Routers foretell tokens from bytes, and hits by the chunk of the prefix index. */
 const FORETOLD = 1.1;
 const CHUNK_TOKENS = 128;
+
+const FRESH_MS = 60;
 
 /** Runs a load for 30 s, the first 4 of which are not looked at. */
 export function findings(name: LoadName, seed: number): Findings {
@@ -203,6 +207,7 @@ export function findings(name: LoadName, seed: number): Findings {
     ms: [],
     tokens: [],
     beyond: [],
+    fresh: [],
     unattributed: 0,
     absurd: [],
   };
@@ -247,6 +252,7 @@ function judge(
     found.busy++;
     found.ms.push(ms);
     found.tokens.push(tokens);
+    if ((report.scrapeAgoMs ?? Infinity) < FRESH_MS) found.fresh.push(tokens);
   }
   const abandonedMs = abandonedTokens * load.profile.linearMsPerToken;
   const oneMs = Math.max(pace * largest.ms, largestPrefillMs ?? 0, abandonedMs);

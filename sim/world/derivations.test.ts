@@ -4,9 +4,11 @@
 import { describe, expect, test } from 'vitest';
 import { Admission, UNLIMITED } from '../../agent/policy/admission.ts';
 import { Backlog } from '../../agent/policy/backlog.ts';
-import { ForeignTraffic } from '../../agent/policy/foreign.ts';
+import { ForeignTraffic, type Foreign } from '../../agent/policy/foreign.ts';
 import { Ledger } from '../../agent/policy/ledger.ts';
 import { findings, LOADS, median, type LoadName } from './derivation-loads.ts';
+import { quantile } from './recorder.ts';
+import { without } from './without.ts';
 
 interface Bound {
   readonly seeds: readonly number[];
@@ -32,7 +34,8 @@ const BOUNDS: Readonly<Record<LoadName, Bound>> = {
   'too little KV: preemptions': { seeds: [1], ms: 200 },
   'aborts in mid-prefill': { seeds: [1], ms: 80 },
   'routers that die and come back': { seeds: [1, 2], ms: 9 },
-  'agents that die and come back': { seeds: [1, 2], ms: 9 },
+  // Turns that ended while no agent was there are in no index: the next turn's prefix is taken for uncached.
+  'agents that die and come back': { seeds: [1, 2], ms: 9, beyond: 0.01 },
   'engines that become slower by 70 %': { seeds: [1, 2], ms: 14 },
   'two data-parallel ranks': { seeds: [1, 2], ms: 8 },
   'more requests than batch slots': { seeds: [1, 2], ms: 14 },
@@ -55,64 +58,53 @@ test.each(CASES)(
   },
 );
 
-/** Runs with a method replaced, which stands for the mechanism switched off. */
-function without<T>(prototype: T, changes: Partial<Record<keyof T, unknown>>, run: () => void) {
-  const kept = new Map<keyof T, T[keyof T]>();
-  for (const name of Object.keys(changes) as (keyof T)[]) {
-    kept.set(name, prototype[name]);
-    prototype[name] = changes[name] as T[keyof T];
-  }
-  try {
-    run();
-  } finally {
-    for (const [name, value] of kept) prototype[name] = value;
-  }
-}
-
 describe('the bound fails', () => {
   test("without the engine's count of first tokens", () => {
-    without(Backlog.prototype, { correct: () => {} }, () => {
-      const name = 'nothing streamed, by engines that become slower by 70 %';
-      const { beyond, reports } = findings(name, 2);
-      expect(beyond.length).toBeGreaterThan((BOUNDS[name].beyond ?? 0) * reports);
+    // Tokens in reports just after a scrape, where the model alone runs ahead of the engine.
+    const name = 'nothing streamed, by engines that become slower by 70 %';
+    const fresh = (): number => {
+      const errors = [1, 2, 3].flatMap((seed) => findings(name, seed).fresh);
+      return quantile(errors, 0.75);
+    };
+    expect(fresh()).toBeLessThan(200);
+    without(Backlog.prototype, { name: 'correct', make: () => () => {} }, () => {
+      expect(fresh()).toBeGreaterThan(250);
     });
   });
 
   test('without knowing what the batch has room for', () => {
-    without(Admission.prototype, { room: () => UNLIMITED }, () => {
+    without(Admission.prototype, { name: 'room', make: () => () => UNLIMITED }, () => {
       expect(findings('more requests than batch slots', 1).beyond).not.toEqual([]);
     });
   });
 
   test("without releasing a dead router's requests before the grace ends", () => {
-    without(Ledger.prototype, { dropOrphans: () => {} }, () => {
+    without(Ledger.prototype, { name: 'dropOrphans', make: () => () => {} }, () => {
       expect(findings('routers that die and come back', 1).beyond).not.toEqual([]);
     });
   });
 
-  test('with the gauge alone, which counts requests in prefill as running', () => {
-    without(
-      Backlog.prototype,
-      { figures: () => ({ waitingMs: 0, waitingTokens: 0, largestMs: 0 }) },
-      () => {
-        expect(findings('prompts of 100,000 tokens', 1).beyond).not.toEqual([]);
-      },
-    );
+  test('without the ledger: an engine shows requests in prefill as running, and no tokens', () => {
+    const nothing = { waitingMs: 0, waitingTokens: 0, largestMs: 0 };
+    without(Backlog.prototype, { name: 'figures', make: () => () => nothing }, () => {
+      expect(findings('prompts of 100,000 tokens', 1).beyond).not.toEqual([]);
+    });
   });
 
-  test('of unattributed work without counting the requests inside: a preempted one waits again', () => {
-    const estimate = function gaugeAlone(
-      this: ForeignTraffic,
-      ...args: Parameters<ForeignTraffic['estimate']>
-    ) {
-      const scrape = this.lastSettled;
-      if (scrape?.running == null || scrape.waiting === null) return null;
-      const known = args[0](scrape.atMs, scrape.lateMs);
-      const waiting = Math.max(0, scrape.waiting - known.withoutFirstToken);
-      return { waiting, open: waiting };
-    };
-    without(ForeignTraffic.prototype, { estimate }, () => {
+  test('of unattributed work, counting what waits alone: a preempted request of ours waits again', () => {
+    without(ForeignTraffic.prototype, { name: 'estimate', make: () => queueAlone }, () => {
       expect(findings('too little KV: preemptions', 1).unattributed).toBeGreaterThan(0);
     });
   });
 });
+
+function queueAlone(
+  this: ForeignTraffic,
+  ...[momentAt]: Parameters<ForeignTraffic['estimate']>
+): Foreign | null {
+  const scrape = this.lastSettled;
+  if (scrape === null || scrape.waiting === null) return null;
+  const { withoutFirstToken } = momentAt(scrape.atMs, scrape.lateMs);
+  const waiting = Math.max(0, scrape.waiting - withoutFirstToken);
+  return { waiting, open: waiting };
+}

@@ -53,8 +53,6 @@ describe.each(MIXED)('prefill rate under %s', (_, profile, shape, count) => {
     const { world, clients, tps } = busy(seed, { profile, shape, count });
     const told = reportOf(world).prefillTps!;
     expect(Math.abs(told / tps - 1)).toBeLessThan(0.1);
-    const { linearMsPerToken } = reportOf(world).prefillCost!;
-    expect(Math.abs(linearMsPerToken / profile.linearMsPerToken - 1)).toBeLessThan(0.2);
     clients.stop();
     world.run(20_000);
     const last = reportOf(world).prefillTps!;

@@ -5,6 +5,7 @@ import { ForeignTraffic } from '../../agent/policy/foreign.ts';
 import { ForeignClients } from './foreign.ts';
 import { watchReports, type Sample } from './report-watch.ts';
 import { DEMO, SMALL_TALK } from './test-worlds.ts';
+import { without } from './without.ts';
 import { World, type WorldOptions } from './world.ts';
 
 /** Requests wait in the engine: four slots, and routers that hold nothing back. */
@@ -41,16 +42,15 @@ describe.each([1, 2])('without foreign traffic nothing is unattributed (seed %i)
 });
 
 test('the bound fails without asking how far routers have been heard', () => {
-  const { heard } = ForeignTraffic.prototype;
-  ForeignTraffic.prototype.heard = function atOnce(this: ForeignTraffic): boolean {
-    return heard.call(this, { untilMs: Infinity, lateMs: 0, sure: true });
-  };
-  try {
+  const atOnce = { untilMs: Infinity, lateMs: 0, sure: true };
+  const make = (heard: ForeignTraffic['heard']) =>
+    function all(this: ForeignTraffic): boolean {
+      return heard.call(this, atOnce);
+    };
+  without(ForeignTraffic.prototype, { name: 'heard', make }, () => {
     const links = { delayMs: 1_800, jitterMs: 200 };
     expect(mostUnattributed(1, { links }).most).toBeGreaterThan(0);
-  } finally {
-    ForeignTraffic.prototype.heard = heard;
-  }
+  });
 });
 
 /** Prompts of about 1,000 tokens from strangers, as many as wait always replaced, beside our own conversations. */
