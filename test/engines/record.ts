@@ -15,6 +15,7 @@ import {
   recordReset,
   recordSleep,
 } from './record-events.ts';
+import { linesOf } from './record-lines.ts';
 import { recordMixedLoad } from './record-mixed.ts';
 import { installFolder, isInstalled } from './requirements.ts';
 import { Engine, placeEngine } from './vllm.ts';
@@ -97,18 +98,6 @@ async function recordOn(
 function save(path: string, value: object | string): void {
   writeFileSync(path, typeof value === 'string' ? value : linesOf(value));
   console.log(path);
-}
-
-/** JSON with an element of a list a line, so that recordings can be read and compared. */
-function linesOf(value: object): string {
-  const members = Object.entries(value).map(([name, each]: [string, unknown]) => {
-    const lists = Array.isArray(each) && each.some((item) => typeof item === 'object');
-    const text = lists
-      ? `[\n${(each as unknown[]).map((item) => JSON.stringify(item)).join(',\n')}\n]`
-      : JSON.stringify(each);
-    return `${JSON.stringify(name)}: ${text}`;
-  });
-  return `{\n${members.join(',\n')}\n}\n`;
 }
 
 process.exitCode = await main(process.argv.slice(2));
