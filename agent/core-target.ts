@@ -37,6 +37,8 @@ const ANCHOR_SPREAD = 0.5;
 /** Relative spread of an earlier engine life's curve: the same model on the same machine, most likely. */
 const REBORN_SPREAD = 1;
 const FOREIGN_EVERY_MS = 100;
+/** Waiting tokens by which ledger and engine may differ unsaid. */
+const DISAGREE_TOKENS = 16_384;
 /** Mean prompt assumed before anything was seen, tokens. */
 const ASSUMED_PROMPT = 512;
 
@@ -79,6 +81,7 @@ export class TargetState {
   /** What calibration had prefills take, however the engine does since. */
   private calibratedCurve: CostCurve | null = null;
   private measured = false;
+  private disagreed = false;
   /** When work last began to wait for tokens, and when a token or counter last moved. */
   private workSinceMs = -Infinity;
   private movedMs = -Infinity;
@@ -168,6 +171,7 @@ export class TargetState {
     const kvRoom = hasKvRoom(rank, head);
     this.slots.scraped({ ...gauges, blocked, kvRoom }, nowMs);
     this.admit(nowMs);
+    this.noteDisagreement(nowMs);
     this.kv.fit(nowMs);
     this.version += 1;
   }
@@ -192,6 +196,7 @@ export class TargetState {
     this.foreign.clear();
     this.rates.clear();
     this.told.clear();
+    this.disagreed = false;
     this.slots.clear();
     this.observer.clear();
     this.admission.clear();
@@ -364,7 +369,7 @@ export class TargetState {
     return next === Infinity ? null : next;
   }
 
-  /** What no router told of; null until two scrapes have said. Counted anew at most every 100 ms. */
+  /** What no router told of; null until scrapes have said. Counted anew at most every 100 ms. */
   foreignNow(nowMs: number): Foreign | null {
     if (this.foreignCounted === null || nowMs - this.foreignCounted.atMs >= FOREIGN_EVERY_MS) {
       const { movedMs } = this.rates;
@@ -496,6 +501,16 @@ export class TargetState {
     const { open } = this.history.momentAt(scrape.atMs, moment);
     if (scrape.running + scrape.waiting > open - orphans) return;
     this.ledger.dropOrphans(scrape.atMs, nowMs);
+  }
+
+  /** Ledger and engine count waiting tokens apart, though all requests inside are the ledger's: said once a life. */
+  private noteDisagreement(nowMs: number): void {
+    const correction = this.told.correctionTokens() ?? 0;
+    if (this.disagreed || Math.abs(correction) < DISAGREE_TOKENS) return;
+    if (this.foreignNow(nowMs)?.open !== 0) return;
+    this.disagreed = true;
+    const { replica, rank } = this;
+    this.context.log('warn', 'ledger_disagrees', { replica, rank, correctionTokens: correction });
   }
 
   private admit(nowMs: number): void {

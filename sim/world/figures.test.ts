@@ -187,8 +187,8 @@ test.each([1, 2])('a flood does not run away while slots are not learned yet (se
   expect([DEMO.maxNumSeqs, DEMO.maxNumSeqs + 1]).toContain(reportOf(world).runningMax);
 });
 
-/** As an SGLang that counts waiting prefill and its busy time itself. */
-function tells(world: World): void {
+/** As an SGLang that counts waiting prefill, off by `off` tokens, and its busy time itself. */
+function tells(world: World, off = 0): void {
   for (const engine of world.engines) {
     let prefillBusyTokens = 0;
     let prefillBusySeconds = 0;
@@ -201,7 +201,7 @@ function tells(world: World): void {
     engine.scrape = () => {
       const result = scrape();
       if (result.kind !== 'ok') return result;
-      const { waitingPrefillTokens } = engine.truth;
+      const waitingPrefillTokens = engine.truth.waitingPrefillTokens + off;
       const told = { waitingPrefillTokens, prefillBusyTokens, prefillBusySeconds };
       const ranks = result.scrape.ranks.map((rank) => ({ ...rank, ...told }));
       return { ...result, scrape: { ...result.scrape, ranks } };
@@ -228,6 +228,19 @@ describe('an engine that counts for itself', () => {
     world.run(20_000);
     expect(busy).toBeGreaterThan(100);
     expect(reportOf(world).derived).not.toContain('prefillTps');
+  });
+
+  test.each([
+    [0, undefined],
+    [20_000, 1],
+  ])('is said once to disagree with the ledger (off by %i tokens)', (off, times) => {
+    const world = new World({ seed: 1, profile: DEMO, replicas: 1 });
+    tells(world, off);
+    world.runUntilReady();
+    world.clients(SMALL_TALK).closedLoop(8, 1_000);
+    world.run(10_000);
+    expect(world.agents[0]!.counts.get('ledger_disagrees')).toBe(times);
+    expect(reportOf(world).unattributedTokens).toBe(0);
   });
 
   test('tells of strangers by the token', () => {
