@@ -17,6 +17,18 @@ const GENERIC: KindCase = {
     ...(['kvUsageRatio', 'kvCapacityTokens', 'preemptionsTotal', 'preemptionsPerMin'] as const),
     'blockTokens',
   ],
+  absent: [
+    'running',
+    'waiting',
+    'kvUsageRatio',
+    'kvCapacityTokens',
+    'computedTokensTotal',
+    'cachedTokensTotal',
+    'generationTokensTotal',
+    'preemptionsTotal',
+    'firstTokensTotal',
+    'itlCount',
+  ],
   known: [],
 };
 

@@ -10,5 +10,6 @@ checkKind({
   tooMuch: { promptTokens: 20_000 },
   onTerm: 'breaks',
   unknown: ['preemptionsTotal', 'preemptionsPerMin', 'kvUsageRatio'],
+  absent: ['kvUsageRatio', 'preemptionsTotal', 'firstTokensTotal'],
   known: ['kvCapacityTokens', 'runningMax', 'waitingPrefillTokens', 'running'],
 });

@@ -11,6 +11,7 @@ const SGLANG: KindCase = {
   narrowFull: 1,
   onTerm: 'finishes',
   unknown: [],
+  absent: ['cachedTokensTotal'],
   known: [
     ...(['kvUsageRatio', 'kvCapacityTokens', 'preemptionsTotal', 'waitingPrefillTokens'] as const),
     'running',

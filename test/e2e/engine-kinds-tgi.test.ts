@@ -11,6 +11,7 @@ const TGI: KindCase = {
   narrowFull: 4,
   onTerm: 'finishes',
   unknown: ['kvUsageRatio', 'preemptionsTotal', 'preemptionsPerMin'],
+  absent: ['kvUsageRatio', 'computedTokensTotal', 'cachedTokensTotal', 'preemptionsTotal'],
   known: ['kvCapacityTokens'],
 };
 

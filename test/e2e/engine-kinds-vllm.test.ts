@@ -10,6 +10,7 @@ const VLLM: KindCase = {
   narrowFull: 4,
   onTerm: 'breaks',
   unknown: [],
+  absent: [],
   known: [
     ...(['kvUsageRatio', 'kvCapacityTokens', 'preemptionsTotal', 'waitingPrefillTokens'] as const),
     'running',

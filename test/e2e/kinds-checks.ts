@@ -28,6 +28,8 @@ export interface KindCase extends RegionOptions {
   readonly onTerm: 'finishes' | 'breaks';
   /** Figures of the report that this kind cannot tell. */
   readonly unknown: readonly (keyof ReplicaReport)[];
+  /** What operators are told that it does not tell, once it has answered. */
+  readonly absent: readonly string[];
   /** Figures that it tells once it has answered. */
   readonly known: readonly (keyof ReplicaReport)[];
 }
@@ -143,7 +145,9 @@ export function checkKind(given: KindCase): void {
     }
     const answered = region.engines.find((each) => replicaOf(each) === whole.replica);
     const report = () => (answered === undefined ? null : region.target(answered)?.report);
-    await until(() => given.known.every((name) => (report()?.[name] ?? null) !== null), {
+    const known = () => given.known.every((name) => (report()?.[name] ?? null) !== null);
+    // The scrape after the answers tells.
+    await until(() => known() && String(report()?.absent) === String(given.absent), {
       says: () => JSON.stringify(report()),
     });
     expect(report()?.engine.kind).toBe(given.kind);

@@ -218,6 +218,12 @@ function writeLater(writer: Writer, input: SglangExpositionInput): void {
     ['num_retracted_requests_total', 'Total number of retracted requests.'],
     (rank) => rank.retractedRequests,
   );
+  if (front.tokenSeconds.count > 0) {
+    writer.histogram(
+      ['inter_token_latency_seconds', 'Histogram of inter-token latency in seconds.'],
+      [[writer.model, front.tokenSeconds]],
+    );
+  }
   if (front.cachedTokens > 0) {
     writer.counter(
       ['cached_tokens_total', 'Number of cached prompt tokens.'],

@@ -70,25 +70,32 @@ export class SglangRequests {
   /** Counts what the answer's own listener is told. */
   counted(
     run: GenerationRun,
-    rank: SglangRankStats,
+    { rank, stream }: { readonly rank: SglangRankStats; readonly stream: boolean },
     answer: GenerationListener,
   ): GenerationListener {
     const inside = this.#open.get(run.plan.id);
     const nowMs = (): number => run.driver.nowMs();
     const arrivedMs = inside?.arrivedMs ?? nowMs();
+    const secondsSince = (sinceMs: number): number => (nowMs() - sinceMs) / 1_000;
+    let lastMs = arrivedMs;
     return {
       token: (choice, piece) => {
         if (piece.index === 0 && choice.index === 0) {
           const scheduledMs = inside?.scheduledMs ?? arrivedMs;
-          this.#front.firstTokenSeconds.observe((nowMs() - arrivedMs) / 1_000);
           rank.processSeconds.observe((scheduledMs - arrivedMs) / 1_000);
           rank.prefillSeconds.observe((nowMs() - scheduledMs) / 1_000);
+        }
+        if (stream && choice.index === 0) {
+          if (piece.index === 0) this.#front.firstTokenSeconds.observe(secondsSince(arrivedMs));
+          else this.#front.tokenSeconds.observe(secondsSince(lastMs));
+          lastMs = nowMs();
         }
         answer.token(choice, piece);
       },
       ended: () => {
         this.remove(run);
-        this.#countEnd(run, (nowMs() - arrivedMs) / 1_000);
+        if (!stream) this.#front.firstTokenSeconds.observe(secondsSince(arrivedMs));
+        this.#countEnd(run, secondsSince(arrivedMs));
         answer.ended();
       },
       failed: () => {

@@ -4,7 +4,8 @@
 //   counts only a prefill that follows a prefill;
 // - gauges only at a prefill step and at every 40th decode step: between those, and when idle, they stand still; the hit rate
 //   is that of the last prefill, 0 once decodes were logged;
-// - by the front end: time to first token with the first token, everything else of a request when it ends.
+// - by the front end, which sees of a request that is not streamed only its end: time to first token and between tokens
+//   as they come there, everything else of a request when it ends.
 //
 // One `SglangRankStats` a data-parallel rank, one `SglangFrontStats` for all.
 
@@ -23,6 +24,10 @@ const QUEUE_BOUNDS = [
   600, 700, 800, 900, 1_000, 1_200, 1_400, 1_600, 1_800, 2_000, 2_500, 3_000,
 ];
 const RETRACTION_BOUNDS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 75, 100];
+const TOKEN_BOUNDS = [
+  0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1, 0.2,
+  0.4, 0.6, 0.8, 1, 2, 4, 6, 8,
+];
 /** 1 ms, and 1.62 times as much each time. */
 const STAGE_BOUNDS = Array.from({ length: 30 }, (_, at) => 0.001 * 1.62 ** at);
 
@@ -119,6 +124,7 @@ export class SglangFrontStats {
   requests = 0;
   aborted = 0;
   readonly firstTokenSeconds = new Histogram(FIRST_TOKEN_BOUNDS);
+  readonly tokenSeconds = new Histogram(TOKEN_BOUNDS);
   readonly totalSeconds = new Histogram(LATENCY_BOUNDS);
   readonly retractions = new Histogram(RETRACTION_BOUNDS);
   /** By endpoint and method, and of answers by status too. */

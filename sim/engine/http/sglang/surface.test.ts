@@ -259,6 +259,24 @@ describe('figures', () => {
     expect(await figure(test, /realtime_tokens_total.*prefill_cache/)).toBeGreaterThan(300);
   });
 
+  it('sees the first token and the others of a stream as they come, of others only the end', async () => {
+    const test = await start({ metrics: true });
+    await answered(test, CHAT);
+    const names = ['time_to_first_token', 'e2e_request_latency', 'inter_token_latency'];
+    const sums = () =>
+      Promise.all(names.map((name) => figure(test, new RegExp(`${name}_seconds_sum`))));
+    const [first = 0, whole, between] = await sums();
+    expect([first > 0.05, between]).toEqual([true, 0]);
+    expect(first).toBe(whole);
+    await answered(test, {
+      ...STREAM,
+      messages: [{ role: 'user', content: 'other '.repeat(500) }],
+    });
+    const [firsts = 0, wholes = 0, betweens = 0] = await sums();
+    expect(betweens).toBeCloseTo(wholes - firsts, 5);
+    expect(await figure(test, /inter_token_latency_seconds_count/)).toBe(19);
+  });
+
   it('keeps its gauges until the next prefill or the 40th decode: an idle server still shows a running request', async () => {
     const test = await start({ metrics: true });
     await answered(test, CHAT);

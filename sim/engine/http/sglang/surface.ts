@@ -165,7 +165,11 @@ class SglangSurface implements EngineSurface, SglangServer {
       run.abort();
       this.#left(run);
     });
-    const listener = this.#requests.counted(run, this.#ranks[rank]!, told);
+    const listener = this.#requests.counted(
+      run,
+      { rank: this.#ranks[rank]!, stream: generation.stream },
+      told,
+    );
     const refused = run.submit({
       ...listener,
       token: (choice, piece) => {
