@@ -116,7 +116,7 @@ export class GenerationDesk {
       fingerprint: this.#fingerprint,
       usage: {
         details: options.promptTokensDetails ?? true,
-        created: engines.length === 1,
+        created: true,
         blockTokens: engines[0]!.model.profile.blockTokens,
       },
       hex: (digits) => this.#host.hex(digits),

@@ -100,7 +100,7 @@ describe('data-parallel ranks', () => {
     ]);
   });
 
-  it('tell nothing of what a request put into the cache', async () => {
+  it('tell what a request put into the cache, as one does', async () => {
     const test = await start({ dataParallelSize: 2 });
     const answer = call(test.engine, '/v1/chat/completions', {
       body: { messages: [{ role: 'user', content: PROMPT }], max_tokens: 1 },
@@ -108,9 +108,10 @@ describe('data-parallel ranks', () => {
     await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBe(1);
     test.time.advance(10_000);
     const { usage } = JSON.parse((await answer).text);
+    const block = RECORDED_PROFILE.blockTokens;
     expect(usage.prompt_tokens_details).toMatchObject({
       cached_tokens: 0,
-      created_cache_tokens: null,
+      created_cache_tokens: Math.floor(usage.prompt_tokens / block) * block,
     });
   });
 });

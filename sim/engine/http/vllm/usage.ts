@@ -6,7 +6,7 @@ import type { Choice } from '../generation.ts';
 export interface UsageForm {
   /** `prompt_tokens_details` is given. */
   readonly details: boolean;
-  /** Tokens put into the cache are known: chat alone, and not where several processes share the front end. */
+  /** Tokens put into the cache are told: of a chat, not of a completion. */
   readonly created: boolean;
   readonly blockTokens: number;
 }
