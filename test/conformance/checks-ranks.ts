@@ -115,12 +115,22 @@ const checks: readonly Check[] = [
     },
   },
   {
-    name: 'usage tells cached tokens, and none that were created',
-    async run({ url, model }) {
-      const body = { model, messages: userMessage(freshText(100)), max_tokens: 1 };
-      const { usage } = await json<Completion>(url, '/v1/chat/completions', { body });
-      assert.equal(usage.prompt_tokens_details?.cached_tokens, 0);
-      assert.equal(usage.prompt_tokens_details?.created_cache_tokens, null);
+    name: 'usage tells found and created tokens of the rank that answered',
+    async run({ url, model, sizes }) {
+      const messages = userMessage(freshText(100));
+      const body = { model, messages, max_tokens: 1 };
+      const found: number[] = [];
+      for (const rank of [0, 0, 1]) {
+        const headers = { 'X-data-parallel-rank': String(rank) };
+        const { usage } = await json<Completion>(url, '/v1/chat/completions', { body, headers });
+        const details = usage.prompt_tokens_details;
+        const blocks = Math.floor(usage.prompt_tokens / sizes.blockTokens);
+        const cached = details?.cached_tokens ?? -1;
+        assert.equal(details?.created_cache_tokens, blocks * sizes.blockTokens - cached);
+        found.push(cached);
+      }
+      assert.deepEqual([found[0], found[2]], [0, 0]);
+      assert.ok((found[1] ?? 0) > 0);
     },
   },
   {
