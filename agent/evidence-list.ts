@@ -1,7 +1,11 @@
 // The machine's process list as evidence: only for an engine on this machine, only when its port is refused or opens
-// again, at most every 10 s, every 2 s where an engine was listed before. A process that names the engine's port is
-// looked at itself from then on: that costs nothing. None is `absent` only where an earlier list had one: an engine in
-// another container never shows.
+// again, at most every 10 s, every 2 s where an engine was listed before. Processes that name the engine's port are
+// looked at themselves from then on: that costs nothing. A shell around the engine and its children may name it too, so
+// all that were listed together are one engine, under the first one's pid, until none of them lives. None is `absent`
+// only where an earlier list had one: an engine in another container never shows.
+//
+// Whoever names the port and an engine counts, but for clients of it. A command without a port has its program's usual
+// one, and only where it is the program itself: an engine's workers (`VLLM::Worker`, `sglang::scheduler`) name none.
 
 import type { Clock } from '../shared/runtime/clock.ts';
 import type { ListSight } from './policy/process-evidence.ts';
@@ -22,20 +26,25 @@ export interface ListOptions {
 /** A list costs some 26 ms of CPU. */
 const LIST_INTERVAL_MS = 10_000;
 const SEEN_INTERVAL_MS = 2_000;
-/** Its arguments may name an engine, its log or its port. */
-const NO_ENGINE = /(spillway|main\.ts) (agent|up|router)\b/;
+/** More processes of one engine need not be known. */
+const MAX_GROUP = 64;
+/** Their arguments may name an engine, its log or its port. */
+const NO_ENGINE = /(spillway|main\.ts) (agent|up|router)\b|\bvllm bench\b|\bbench(mark)?_/;
+const ENGINE = /vllm|sglang|text-generation|llama-server|(spillway|main\.ts) engine-sim/i;
 const DEFAULT_PORTS: readonly [RegExp, string][] = [
-  [/sglang/i, '30000'],
-  [/text-generation/i, '3000'],
-  [/llama-server/i, '8080'],
-  [/vllm|spillway engine-sim|main\.ts engine-sim/i, '8000'],
+  [/\bsglang(\.launch_server| serve)\b/, '30000'],
+  [/(^|\/)text-generation-(launcher|router)(\s|$)/, '3000'],
+  [/(^|\/)llama-server(\s|$)/, '8080'],
+  [/\bvllm( serve|\.entrypoints\.)\b|(spillway|main\.ts) engine-sim\b/, '8000'],
 ];
 
 export class ListWitness {
   readonly #options: ListOptions;
   #listedMs = -Infinity;
   #listing = false;
+  /** Of the first of them. */
   #pid: number | null = null;
+  #group: readonly number[] = [];
   #seen = false;
   #state: ListSight['state'] = 'unknown';
   #answering = false;
@@ -48,8 +57,10 @@ export class ListWitness {
   async sight(port: 'answers' | 'refuses'): Promise<ListSight> {
     const opened = port === 'answers' && !this.#answering;
     this.#answering = port === 'answers';
-    if (port === 'refuses') await this.#lookAtProcess();
-    if (opened || port === 'refuses') void this.#list();
+    if (opened || port === 'refuses') {
+      await this.#lookAtGroup();
+      void this.#list();
+    }
     return { state: this.#state, pid: this.#pid };
   }
 
@@ -60,10 +71,8 @@ export class ListWitness {
     this.#listing = true;
     try {
       const processes = await listProcesses();
-      this.#pid = processes.find(({ command }) => isEngine(command, port))?.pid ?? null;
-      const found = this.#pid !== null;
-      this.#state = found ? 'alive' : this.#seen ? 'absent' : 'unknown';
-      this.#seen ||= found;
+      const engines = processes.filter(({ command }) => isEngine(command, port));
+      this.#take(engines.slice(0, MAX_GROUP).map(({ pid }) => pid));
     } catch {
       // A machine that lists no processes gives no evidence.
       this.#state = 'unknown';
@@ -72,10 +81,21 @@ export class ListWitness {
     this.#listing = false;
   }
 
-  /** The process that a list had: gone, it is absent at once, and the next list may come at once. */
-  async #lookAtProcess(): Promise<void> {
-    const pid = this.#pid;
-    if (pid === null || (await this.#options.processLives(pid)) || this.#pid !== pid) return;
+  #take(group: readonly number[]): void {
+    const same = group.some((pid) => this.#group.includes(pid));
+    if (!same) this.#pid = group[0] ?? null;
+    this.#group = group;
+    const found = group.length > 0;
+    this.#state = found ? 'alive' : this.#seen ? 'absent' : 'unknown';
+    this.#seen ||= found;
+  }
+
+  /** The processes that a list had: all gone, it is absent at once, and the next list may come at once. */
+  async #lookAtGroup(): Promise<void> {
+    const group = this.#group;
+    for (const pid of group) if (await this.#options.processLives(pid)) return;
+    if (group.length === 0 || this.#group !== group) return;
+    this.#group = [];
     this.#pid = null;
     this.#state = 'absent';
     this.#listedMs = -Infinity;
@@ -94,7 +114,7 @@ export async function listProcesses(): Promise<readonly ListedProcess[]> {
 
 function isEngine(command: string, port: string): boolean {
   if (NO_ENGINE.test(command)) return false;
-  const kind = DEFAULT_PORTS.find(([pattern]) => pattern.test(command));
-  if (kind === undefined) return false;
-  return (/--port[= ]+(\d+)/.exec(command)?.[1] ?? kind[1]) === port;
+  const named = /--port[= ]+(\d+)/.exec(command)?.[1];
+  if (named !== undefined) return named === port && ENGINE.test(command);
+  return DEFAULT_PORTS.some(([program, usual]) => usual === port && program.test(command));
 }

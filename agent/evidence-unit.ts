@@ -1,5 +1,5 @@
 // A systemd unit as evidence. `systemctl show` costs some milliseconds and a process, so it is asked every second
-// while the engine's port is refused and every 10 s while it answers; its main process is looked at itself in
+// while the engine's port is refused, when it opens again, and every 10 s while it answers; its main process is looked at itself in
 // between, so that a death shows at the next scrape. Asking has a bound and is never awaited: the last answer counts.
 
 import { execFile } from 'node:child_process';
@@ -27,6 +27,7 @@ export class UnitWitness {
   #askedMs = -Infinity;
   #asking = false;
   #failed = false;
+  #answering = false;
   #shown: Shown | null = null;
 
   constructor(options: UnitOptions) {
@@ -39,8 +40,10 @@ export class UnitWitness {
     const pid = shown?.mainPid ?? null;
     const lives = pid !== null && (await this.#options.processLives(pid));
     const gone = pid !== null && !lives;
-    const answered = port === 'answers' ? ANSWERED_INTERVAL_MS : REFUSED_INTERVAL_MS;
-    void this.#ask(gone ? 0 : this.#failed ? FAILED_INTERVAL_MS : answered);
+    const opened = port === 'answers' && !this.#answering;
+    this.#answering = port === 'answers';
+    const usual = port === 'answers' ? ANSWERED_INTERVAL_MS : REFUSED_INTERVAL_MS;
+    void this.#ask(this.#failed ? FAILED_INTERVAL_MS : gone || opened ? 0 : usual);
     return shown === null ? null : { ...shown, mainLives: lives };
   }
 

@@ -98,6 +98,76 @@ describe('evidence from the process list', () => {
     await settles(seen, 'alive');
   });
 
+  it.each([
+    ['vllm serve /m --port=8000', true],
+    ['python -m vllm.entrypoints.openai.api_server --model m', true],
+    ['/opt/x/bin/python /opt/x/bin/vllm serve m --host 0.0.0.0', true],
+    ['python serve_with_vllm.py --port 8000', true],
+    ['node bin/main.ts engine-sim', true],
+    // Workers of an engine at another port.
+    ['VLLM::Worker_TP3', false],
+    ['VLLM::EngineCore', false],
+    // Who looks at an engine, or loads it, is none.
+    ['less /var/log/vllm.log', false],
+    ['journalctl -f -u vllm', false],
+    ['vllm bench serve --port 8000', false],
+    ['python benchmark_serving.py --backend vllm --port 8000', false],
+  ])('%s is an engine at 8000: %j', async (command, is) => {
+    const { seen, lists } = witness(() => [{ pid: 3, command }], { url: 'http://[::1]:8000' });
+    await seen.evidence('refuses');
+    await vi.waitFor(() => expect(lists()).toBe(1));
+    await settles(seen, is ? 'alive' : 'unknown');
+  });
+
+  it('knows the usual ports of other engines, and no workers of theirs', async () => {
+    const sglang = { pid: 3, command: 'python3 -m sglang.launch_server --model m' };
+    const worker = { pid: 4, command: 'sglang::scheduler_TP0' };
+    await settles(witness(() => [sglang], { url: 'http://127.0.0.1:30000' }).seen, 'alive');
+    await settles(
+      witness(() => [{ pid: 3, command: '/usr/bin/llama-server -m m.gguf' }], {
+        url: 'http://127.0.0.1:8080',
+      }).seen,
+      'alive',
+    );
+    const { seen, lists } = witness(() => [worker], { url: 'http://127.0.0.1:30000' });
+    await seen.evidence('refuses');
+    await vi.waitFor(() => expect(lists()).toBe(1));
+    expect((await seen.evidence('refuses')).state).toBe('unknown');
+  });
+
+  it('takes a shell and the engine that it started for one, until none of them lives', async () => {
+    const shell = { pid: 5, command: 'sh -c vllm serve m --port 8001' };
+    let processes: ListedProcess[] = [shell, SERVE];
+    const lives = new Set([5, 7]);
+    const { seen, time, lists } = witness(() => processes, { lives });
+    await settles(seen, 'alive');
+    const { process } = await seen.evidence('refuses');
+    // The shell ends; the engine goes on.
+    lives.delete(5);
+    processes = [SERVE];
+    expect(await seen.evidence('refuses')).toMatchObject({ state: 'alive', process });
+    time.advance(2_001);
+    await seen.evidence('refuses');
+    await vi.waitFor(() => expect(lists()).toBe(2));
+    expect(await seen.evidence('refuses')).toMatchObject({ state: 'alive', process });
+    lives.clear();
+    expect(await seen.evidence('refuses')).toMatchObject({ state: 'absent', process: null });
+  });
+
+  it('does not name a process any more that was gone before the port opened again', async () => {
+    let processes: ListedProcess[] = [SERVE];
+    const lives = new Set([7]);
+    const { seen } = witness(() => processes, { lives });
+    await settles(seen, 'alive');
+    lives.clear();
+    lives.add(8);
+    processes = [{ ...SERVE, pid: 8 }];
+    expect((await seen.evidence('answers')).process).toBeNull();
+    await vi.waitFor(async () =>
+      expect((await seen.evidence('answers')).process).toEqual({ source: 'list', pid: 8 }),
+    );
+  });
+
   it('lists at most every 10 s, and not at all for an engine elsewhere', async () => {
     const here = witness(() => []);
     for (let look = 0; look < 20; look += 1) await here.seen.evidence('refuses');

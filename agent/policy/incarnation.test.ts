@@ -112,7 +112,12 @@ describe('signs from beside the exposition', () => {
     a.sawProcess({ source: 'unit', pid: 7 });
     a.scraped(scrape(startTimeSeconds, 10));
     if (startTimeSeconds === null) a.invent();
+    goesOn(a, startTimeSeconds);
     return a;
+  };
+  const goesOn = (a: IncarnationTracker, startTimeSeconds: number | null): void => {
+    for (let look = 0; look < 15; look += 1)
+      expect(a.scraped(scrape(startTimeSeconds, 10))).toBe('same');
   };
 
   test('KV events that begin anew are another life, once', () => {
@@ -132,6 +137,20 @@ describe('signs from beside the exposition', () => {
     a.sawProcess({ source: 'list', pid: 9 });
     expect(a.scraped(scrape(null, 10))).toBe('same');
     a.sawProcess({ source: 'list', pid: 10 });
+    expect(a.scraped(scrape(null, 10))).toBe('new');
+  });
+
+  test('a restart that several signs tell of, one after the other, is one new life', () => {
+    const a = settled(null);
+    a.refused();
+    a.refused();
+    expect(a.scraped(scrape(null, 0))).toBe('new');
+    const { current } = a;
+    a.sawProcess({ source: 'unit', pid: 8 });
+    expect(a.scraped(scrape(null, 0))).toBe('same');
+    goesOn(a, null);
+    expect(a.current).toBe(current);
+    a.sawProcess({ source: 'unit', pid: 9 });
     expect(a.scraped(scrape(null, 10))).toBe('new');
   });
 

@@ -2,8 +2,11 @@
 //
 // With a start time in the exposition, that is the identity, the same for every agent that looks. Without,
 // a random one holds until the port was refused on two scrapes in a row, a counter went back, its KV events began
-// anew or its process is another one. An agent that
-// restarts beside a living engine takes the identity over from a router whose counters are not ahead.
+// anew or its process is another one. An agent that restarts beside a living engine takes the identity over from a
+// router whose counters are not ahead.
+//
+// One restart is one new life, whichever of these signs comes first: the process is looked at less often than the port,
+// so one that is first named within `SETTLING` good scrapes of a life is that life's own.
 
 import type { Incarnation } from '../../shared/model/ids.ts';
 import type { EngineCounters } from '../../shared/model/report.ts';
@@ -13,6 +16,8 @@ import type { EngineProcess, EngineScrape } from '../events.ts';
 
 /** Refused scrapes in a row that end a life. */
 const REFUSALS = 2;
+/** Good scrapes: more than there are between two looks at the process. */
+const SETTLING = 15;
 
 export class IncarnationTracker {
   private readonly random: Random;
@@ -21,6 +26,8 @@ export class IncarnationTracker {
   private refusals = 0;
   private beganAnew = false;
   private process: EngineProcess | null = null;
+  /** Good scrapes of this life. */
+  private seen = 0;
   private id: Incarnation | null = null;
 
   constructor(random: Random) {
@@ -48,12 +55,13 @@ export class IncarnationTracker {
     this.refusals = REFUSALS;
   }
 
-  /** The process that evidence names: another one than before, from the same source, is another life. */
+  /** The living process that evidence names: another one than before, from the same source, is another life. */
   sawProcess(process: EngineProcess | null): void {
     if (process === null) return;
     const before = this.process;
     this.process = process;
-    if (before?.source === process.source && before.pid !== process.pid) this.beganAnew = true;
+    const another = before?.source === process.source && before.pid !== process.pid;
+    if (another && this.seen >= SETTLING) this.beganAnew = true;
   }
 
   /** Whether the engine of the last scrapes is certainly gone. */
@@ -66,16 +74,9 @@ export class IncarnationTracker {
    * life seen by this agent, without a start time. Then `resume` or `invent` settles it.
    */
   scraped(scrape: EngineScrape): 'same' | 'new' | 'unsettled' {
-    const { startTimeSeconds } = scrape;
-    const wentBack = this.noteCounters(scrape);
-    const wasGone = this.gone || this.beganAnew;
-    this.refusals = 0;
-    this.beganAnew = false;
-    if (startTimeSeconds !== null) return this.byStartTime(startTimeSeconds, wentBack);
-    if (this.id === null) return 'unsettled';
-    if (!wasGone && !wentBack) return 'same';
-    this.invent();
-    return 'new';
+    const verdict = this.verdictOf(scrape);
+    this.seen = verdict === 'same' ? this.seen + 1 : 0;
+    return verdict;
   }
 
   /** The identity without a start time, when no router knows it. */
@@ -94,6 +95,19 @@ export class IncarnationTracker {
   /** Takes the identity over that a router remembers. */
   resume(incarnation: Incarnation): void {
     this.id = incarnation;
+  }
+
+  private verdictOf(scrape: EngineScrape): 'same' | 'new' | 'unsettled' {
+    const { startTimeSeconds } = scrape;
+    const wentBack = this.noteCounters(scrape);
+    const wasGone = this.gone || this.beganAnew;
+    this.refusals = 0;
+    this.beganAnew = false;
+    if (startTimeSeconds !== null) return this.byStartTime(startTimeSeconds, wentBack);
+    if (this.id === null) return 'unsettled';
+    if (!wasGone && !wentBack) return 'same';
+    this.invent();
+    return 'new';
   }
 
   private byStartTime(startTimeSeconds: number, wentBack: boolean): 'same' | 'new' {

@@ -156,6 +156,12 @@ describe('progress', () => {
   });
 });
 
+test('a process that is gone is not named', () => {
+  expect(combineEvidence({ ...NOTHING, pidFile: GONE }).process).toBeNull();
+  const killed = { ...NOTHING, unit: KILLED, list: LISTED };
+  expect(combineEvidence(killed).process).toEqual({ source: 'list', pid: 9 });
+});
+
 test('the process is named by the most specific source, and restarts by the unit', () => {
   const all = {
     ...NOTHING,

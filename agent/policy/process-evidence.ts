@@ -105,10 +105,12 @@ function logState({ progress, ageMs }: LogSight): ProcessEvidence['state'] {
   return ageMs <= LOG_FRESH_MS ? 'alive' : 'unknown';
 }
 
-/** Always from the same source where it can be, so that two looks compare. */
+/** One that lives; always from the same source where it can be, so that two looks compare. */
 function processOf({ pidFile, unit, list }: Sights): EngineProcess | null {
-  if (pidFile !== null && pidFile.pid !== null) return { source: 'pidFile', pid: pidFile.pid };
-  if (unit !== null && unit.mainPid !== null) return { source: 'unit', pid: unit.mainPid };
+  if (pidFile !== null && pidFile.pid !== null && pidFile.lives)
+    return { source: 'pidFile', pid: pidFile.pid };
+  if (unit !== null && unit.mainPid !== null && unit.mainLives)
+    return { source: 'unit', pid: unit.mainPid };
   if (list !== null && list.pid !== null) return { source: 'list', pid: list.pid };
   return null;
 }
