@@ -104,6 +104,78 @@ describe('the machine', () => {
   });
 });
 
+describe('a tool that fails', () => {
+  it('leaves no figures of an earlier reading', async () => {
+    const outputs = [ran(row(0, A)), ran('', null)];
+    const { host, time, told } = watch({
+      runSmi: () => Promise.resolve(outputs.shift() ?? ran('', null)),
+    });
+    await times(told, 1);
+    expect(host.facts.gpus).toHaveLength(1);
+    await vi.waitFor(() => {
+      time.advance(10_000);
+      expect(told.length).toBeGreaterThan(1);
+    });
+    expect(host.facts.gpus).toEqual([]);
+  });
+
+  it('and that no signal ends is not waited for, nor started again before it has ended', async () => {
+    const started = [Promise.withResolvers<SmiOutput>(), Promise.withResolvers<SmiOutput>()];
+    let runs = 0;
+    const { time, told } = watch({
+      runSmi: () => {
+        runs += 1;
+        return started[runs - 1]?.promise ?? Promise.resolve(ran(row(0, A)));
+      },
+    });
+    const looks = async (count: number): Promise<void> =>
+      vi.waitFor(() => {
+        time.advance(10_000);
+        expect(told.length).toBeGreaterThanOrEqual(count);
+      });
+    await looks(3);
+    expect(runs).toBe(1);
+    expect(told.map(({ reading }) => reading.kind)).toEqual(['unknown', 'unknown', 'unknown']);
+    started[0]?.resolve(ran(''));
+    started[1]?.resolve(ran(row(0, A)));
+    await looks(4);
+    expect(told.at(-1)?.reading.kind).toBe('gpus');
+  });
+});
+
+describe('several engines on one machine', () => {
+  const OTHER = '127.0.0.1:8001' as ReplicaId;
+  const lines = row(0, A) + row(1, B);
+
+  function beside(runSmi: HostWatchOptions['runSmi']): ReturnType<typeof watch> {
+    return watch({
+      engines: [
+        { replica: REPLICA, pid: () => 7 },
+        { replica: OTHER, pid: () => null },
+      ],
+      processes: {
+        variable: (pid) => Promise.resolve(pid === 7 ? '0' : null),
+        tree: (pid) => Promise.resolve([pid]),
+      },
+      runSmi,
+    });
+  }
+
+  it('are told of their own GPUs, one whose process nobody knows of none', async () => {
+    const { told } = beside(() => Promise.resolve(ran(lines)));
+    await times(told, 2);
+    expect(told.map(({ uuids }) => uuids)).toEqual([[A], []]);
+  });
+
+  it('are not blamed for a lost GPU of which nobody knows whose it is', async () => {
+    const { told } = beside(() =>
+      Promise.resolve(ran('Unable to determine the device handle: GPU is lost.\n', 15)),
+    );
+    await times(told, 2);
+    expect(told.map(({ reading }) => reading.kind)).toEqual(['unknown', 'unknown']);
+  });
+});
+
 describe('the GPUs of an engine', () => {
   const gpus = [A, B].map((uuid, index) => ({ uuid, index }) as GpuFacts);
   const none = new Map<number, ReadonlySet<string>>();

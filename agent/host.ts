@@ -1,5 +1,9 @@
 // The machine, looked at every 10 s: its GPUs for each engine's core, its processor and memory for people. Nothing here
-// is awaited by a core, and nothing is fatal: a tool that is missing, fails or hangs leaves its figures unknown.
+// is awaited by a core, and nothing is fatal: a tool that is missing, fails or hangs leaves its figures unknown. One
+// that no signal ends (it waits for a GPU that has fallen off the bus) is not started again before it has ended.
+//
+// Where several engines share the machine, one is only told of GPUs that are known to be its own: a GPU that nobody can
+// assign must not take all of them out of service.
 
 import { execFile } from 'node:child_process';
 import type { ReplicaId } from '../shared/model/ids.ts';
@@ -48,6 +52,9 @@ export interface HostWatchOptions {
 
 const INTERVAL_MS = 10_000;
 const SMI_TIMEOUT_MS = 5_000;
+/** After which it is left alone, ms. */
+const SMI_HANGS_MS = 6_000;
+const NO_OUTPUT: SmiOutput = { exitCode: null, stdout: '', stderr: '' };
 const SMI_BYTES = 1_024 * 1_024;
 const FORMAT = '--format=csv,noheader,nounits';
 const UNKNOWN: MachineFacts = { cpuRatio: null, memoryTotalBytes: null, memoryUsedBytes: null };
@@ -58,6 +65,7 @@ export class HostWatch {
   #throttleFields: readonly string[] = THROTTLE_FIELDS;
   #facts: HostFacts = { machine: UNKNOWN, gpus: [] };
   #cancel: (() => void) | null = null;
+  #smiHangs = false;
   #stopped = false;
 
   constructor(options: HostWatchOptions) {
@@ -84,8 +92,7 @@ export class HostWatch {
 
   async #look(): Promise<void> {
     const [reading, machine] = await Promise.all([this.#readGpus(), this.#machine()]);
-    if (reading.kind === 'gpus') this.#facts = { machine, gpus: reading.gpus };
-    else this.#facts = { ...this.#facts, machine };
+    this.#facts = { machine, gpus: reading.kind === 'gpus' ? reading.gpus : [] };
     if (this.#stopped) return;
     await this.#tell(reading);
     if (!this.#stopped)
@@ -96,11 +103,13 @@ export class HostWatch {
     const { engines, onGpus } = this.#options;
     const pids = engines.map(({ pid }) => pid());
     const gpus = reading.kind === 'gpus' ? reading.gpus : [];
+    const alone = engines.length === 1;
+    const told: GpuReading = reading.kind === 'lost' && !alone ? { kind: 'unknown' } : reading;
     const apps =
       gpus.length > 0 && pids.some((pid) => pid !== null) ? await this.#apps() : new Map();
     for (const [at, { replica }] of engines.entries()) {
       const uuids = await this.#assignments.get(replica)?.of(pids[at] ?? null, gpus, apps);
-      if (!this.#stopped) onGpus(replica, reading, uuids ?? null);
+      if (!this.#stopped) onGpus(replica, told, uuids ?? (alone ? null : []));
     }
   }
 
@@ -108,15 +117,30 @@ export class HostWatch {
     for (;;) {
       const [throttle] = this.#throttleFields;
       const fields = throttle === undefined ? GPU_FIELDS : [...GPU_FIELDS, throttle];
-      const output = await this.#options.runSmi([`--query-gpu=${fields.join(',')}`, FORMAT]);
+      const output = await this.#smi([`--query-gpu=${fields.join(',')}`, FORMAT]);
       if (throttle === undefined || !isUnknownField(output)) return gpuReading(output);
       this.#throttleFields = this.#throttleFields.slice(1);
     }
   }
 
   async #apps(): Promise<ReturnType<typeof computeApps>> {
-    const output = await this.#options.runSmi(['--query-compute-apps=pid,gpu_uuid', FORMAT]);
+    const output = await this.#smi(['--query-compute-apps=pid,gpu_uuid', FORMAT]);
     return computeApps(output.exitCode === 0 ? output.stdout : '');
+  }
+
+  async #smi(args: readonly string[]): Promise<SmiOutput> {
+    if (this.#smiHangs) return NO_OUTPUT;
+    const { runSmi, timers } = this.#options;
+    const late = Promise.withResolvers<SmiOutput>();
+    const cancel = timers.after(SMI_HANGS_MS, () => {
+      this.#smiHangs = true;
+      late.resolve(NO_OUTPUT);
+    });
+    const ended = runSmi(args).finally(() => {
+      this.#smiHangs = false;
+      cancel();
+    });
+    return Promise.race([ended, late.promise]);
   }
 
   async #machine(): Promise<MachineFacts> {

@@ -78,6 +78,18 @@ describe('missing GPUs', () => {
   });
 });
 
+test('what a reading that fails does not tell is unknown; which GPUs there are stands', () => {
+  const presence = new GpuPresence();
+  presence.take(reading(gpu('a')), null);
+  for (const failed of [UNKNOWN, LOST]) {
+    presence.take(failed, null);
+    expect(presence.summary).toMatchObject({
+      ...{ name: 'NVIDIA H200', count: 1, memoryTotalBytes: 100, memoryUsedBytes: null },
+      ...{ temperatureC: null, utilisationRatio: null, throttled: null },
+    });
+  }
+});
+
 test('figures of several are summed, averaged, or the hottest; a sum that lacks one is unknown', () => {
   const presence = new GpuPresence();
   presence.take(

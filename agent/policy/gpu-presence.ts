@@ -1,7 +1,7 @@
 // The GPUs of one engine from reading to reading: which are missing that were there before.
 //
 // A GPU is missing when the driver calls it lost, or when a reading that works no longer lists it. A reading that does
-// not work (no tool, no driver, a time-out) says nothing: what was known before stands.
+// not work (no tool, no driver, a time-out) says nothing: which GPUs there are stands, what they do is unknown.
 
 import type { GpuSummary } from '../../shared/model/report.ts';
 
@@ -29,6 +29,14 @@ export type GpuReading =
   /** Nothing is known: no tool, no driver, no answer in time. */
   | { readonly kind: 'unknown' };
 
+/** What changes from reading to reading. */
+const UNREAD = {
+  memoryUsedBytes: null,
+  temperatureC: null,
+  utilisationRatio: null,
+  throttled: null,
+} as const satisfies Partial<GpuSummary>;
+
 /** A machine holds fewer. */
 const MAX_GPUS = 64;
 
@@ -47,9 +55,10 @@ export class GpuPresence {
 
   /** `uuids`: those of the engine; null for all of the machine. */
   take(reading: GpuReading, uuids: readonly string[] | null): void {
-    if (reading.kind === 'unknown') return;
-    if (reading.kind === 'lost') {
-      if (this.last !== null) this.last = { ...this.last, lost: Math.max(1, this.last.lost) };
+    if (reading.kind !== 'gpus') {
+      const { last } = this;
+      const least = reading.kind === 'lost' ? 1 : 0;
+      if (last !== null) this.last = { ...last, ...UNREAD, lost: Math.max(least, last.lost) };
       return;
     }
     if (uuids !== null) this.keepOnly(uuids);
