@@ -2,8 +2,8 @@
 // than what was read (truncated in place), is read from its beginning. At most `CATCH_UP_BYTES` are read at a time and
 // what lies before them is left out: only the end of a start's log matters. Reading is never awaited and never fatal.
 
-import { open } from 'node:fs/promises';
 import type { Clock } from '../shared/runtime/clock.ts';
+import { closeQuietly, openQuietly } from './quiet-file.ts';
 import { LoadLog } from './policy/load-log.ts';
 import type { LogSight } from './policy/process-evidence.ts';
 
@@ -27,14 +27,12 @@ export class LogTail {
 
   /** Whole lines since the last call, and when the file was written last (ms since 1970); null without a file. */
   async read(): Promise<{ readonly lines: readonly string[]; readonly writtenMs: number } | null> {
-    let file;
+    const file = await openQuietly(this.#path);
+    if (file === null) return null;
     try {
-      file = await open(this.#path, 'r');
-    } catch {
-      return null;
-    }
-    try {
-      const { ino, size, mtimeMs } = await file.stat();
+      const stat = await file.stat();
+      if (!stat.isFile()) return null;
+      const { ino, size, mtimeMs } = stat;
       if (ino !== this.#inode || size < this.#offset) this.#startOver(ino);
       const from = Math.max(this.#offset, size - CATCH_UP_BYTES);
       const buffer = Buffer.alloc(Math.max(0, size - from));
@@ -45,7 +43,7 @@ export class LogTail {
     } catch {
       return null;
     } finally {
-      await file.close();
+      await closeQuietly(file);
     }
   }
 

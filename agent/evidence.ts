@@ -2,7 +2,6 @@
 // weights refuses too. Four sources, each optional, are looked at here; agent/policy/process-evidence.ts says what they
 // mean together. Looking is never fatal, and what could take long is never awaited: the last answer counts.
 
-import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../shared/runtime/clock.ts';
 import { isLoopback } from '../shared/config/address.ts';
@@ -10,7 +9,11 @@ import type { ProcessEvidence } from './events.ts';
 import { ListWitness, type ListedProcess } from './evidence-list.ts';
 import { LogWitness } from './evidence-log.ts';
 import { UnitWitness } from './evidence-unit.ts';
+import { readQuietly } from './quiet-file.ts';
 import { combineEvidence, type PidFileSight } from './policy/process-evidence.ts';
+
+const PID_FILE_BYTES = 64;
+const STAT_BYTES = 1_024;
 
 export interface WitnessOptions {
   /** Engine's base URL as the agent reaches it. */
@@ -38,7 +41,8 @@ export class ProcessWitness {
     const { clock, unit, log } = options;
     const url = new URL(options.url);
     const local = isThisMachine(url.hostname.replace(/^\[|\]$/g, ''));
-    const port = url.port === '' ? '80' : url.port;
+    const usual = url.protocol === 'https:' ? '443' : '80';
+    const port = url.port === '' ? usual : url.port;
     this.#options = options;
     this.#list = local ? new ListWitness({ ...options, port }) : null;
     this.#unit = unit === null ? null : new UnitWitness({ ...options, unit });
@@ -59,7 +63,7 @@ export class ProcessWitness {
   async #pidFile(port: 'answers' | 'refuses'): Promise<PidFileSight | null> {
     const { pidFile, processLives: lives } = this.#options;
     if (pidFile === null) return null;
-    const pid = Number((await readQuietly(pidFile))?.trim());
+    const pid = Number((await readQuietly(pidFile, PID_FILE_BYTES))?.trim());
     const named = Number.isInteger(pid) && pid > 0;
     const sight = { pid: named ? pid : null, lives: named && (await lives(pid)) };
     if (sight.lives) this.#pidFileBelieved = true;
@@ -75,17 +79,8 @@ export async function processLives(pid: number): Promise<boolean> {
   } catch (error) {
     return (error as { code?: unknown }).code === 'EPERM';
   }
-  const stat = await readQuietly(`/proc/${pid}/stat`);
+  const stat = await readQuietly(`/proc/${pid}/stat`, STAT_BYTES);
   return stat === null || !/\) [ZX] /.test(stat);
-}
-
-/** Null where it cannot be read. */
-async function readQuietly(path: string): Promise<string | null> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch {
-    return null;
-  }
 }
 
 function isThisMachine(host: string): boolean {

@@ -4,11 +4,13 @@
 // What was found is kept as long as the process lives: a GPU that vanishes also vanishes from the driver's lists, and
 // the numbers of the others move up.
 
-import { readFile } from 'node:fs/promises';
 import type { GpuFacts } from './policy/gpu-presence.ts';
+import { readQuietly } from './quiet-file.ts';
 
 /** A tree of processes is followed so far. */
 const MAX_PROCESSES = 256;
+const ENVIRONMENT_BYTES = 256 * 1_024;
+const CHILDREN_BYTES = 16 * 1_024;
 
 export interface ProcessFacts {
   /** Value of a variable in the process's environment; null where it is not set or not to be read. */
@@ -74,7 +76,7 @@ export function visibleGpus(
 /** From /proc; empty where there is none. */
 export const procFacts: ProcessFacts = {
   async variable(pid, name) {
-    const text = await readQuietly(`/proc/${pid}/environ`);
+    const text = await readQuietly(`/proc/${pid}/environ`, ENVIRONMENT_BYTES);
     const entry = text?.split('\0').find((each) => each.startsWith(`${name}=`));
     return entry === undefined ? null : entry.slice(name.length + 1);
   },
@@ -82,18 +84,9 @@ export const procFacts: ProcessFacts = {
     const tree = [pid];
     for (let at = 0; at < tree.length && tree.length < MAX_PROCESSES; at += 1) {
       const parent = tree[at] ?? pid;
-      const text = await readQuietly(`/proc/${parent}/task/${parent}/children`);
+      const text = await readQuietly(`/proc/${parent}/task/${parent}/children`, CHILDREN_BYTES);
       for (const child of (text ?? '').split(' ')) if (child !== '') tree.push(Number(child));
     }
     return tree.slice(0, MAX_PROCESSES);
   },
 };
-
-async function readQuietly(path: string): Promise<string | null> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch {
-    // Gone, another user's, or a machine without /proc.
-    return null;
-  }
-}
