@@ -150,6 +150,20 @@ describe('which engine it is', () => {
     expect(await engine.reader.scrape()).toMatchObject({ scrape: { ranks: [{ running: 0 }] } });
   });
 
+  it('stays what it was where a question that could tell is not answered in time', async () => {
+    const engine = await scriptedEngine(TGI);
+    await engine.reader.scrape();
+    expect(engine.reader.kind).toBe('tgi');
+    const silent = (): void => {};
+    engine.script = { ...TGI, '/metrics': silent, '/info': silent };
+    await engine.reader.identify(50);
+    expect(engine.reader.kind).toBe('tgi');
+    // Answered otherwise, it is another one.
+    engine.script = { '/v1/models': { data: [{ id: 'm' }] } };
+    await engine.reader.identify();
+    expect(engine.reader.kind).toBe('generic');
+  });
+
   it('stays what the configuration says, which is said once where the engine disagrees', async () => {
     const engine = await scriptedEngine(VLLM, 'sglang');
     for (let times = 0; times < 3; times += 1) await engine.reader.identify();
@@ -490,6 +504,41 @@ describe('an engine that does not serve', () => {
       await engine.reader.scrape();
     }
     await expect.poll(() => engine.asked.filter((path) => path === '/health').length).toBe(3);
+  });
+});
+
+describe('an engine that is slow to answer', () => {
+  it('is asked for its health once at a time: SGLang would generate for each', async () => {
+    let health: (status: number) => void = () => {};
+    const engine = await scriptedEngine({
+      ...SGLANG,
+      '/health': (_request, response) => {
+        health = (status) => response.writeHead(status).end();
+      },
+    });
+    const questions = (): number => engine.asked.filter((path) => path === '/health').length;
+    const scrape = async (): Promise<unknown> => {
+      engine.time.nowMs += 10_000;
+      return engine.reader.scrape();
+    };
+    for (let look = 0; look < 3; look += 1) await scrape();
+    expect(questions()).toBe(1);
+    health(503);
+    await expect.poll(scrape).toMatchObject({ kind: 'unready' });
+    for (let look = 0; look < 3; look += 1) await scrape();
+    expect(questions()).toBe(2);
+  });
+
+  it('is left within the time that a scrape has, however many questions it is asked: llama.cpp', async () => {
+    const late =
+      (body: object): Answer =>
+      (_request, response) => {
+        setTimeout(() => response.end(JSON.stringify(body)), 150).unref();
+      };
+    const engine = await scriptedEngine({ ...LLAMACPP });
+    await engine.reader.scrape();
+    engine.script = { ...LLAMACPP, '/props': late(LLAMACPP['/props'] as object) };
+    expect(await engine.reader.scrape(200)).toMatchObject({ kind: 'failed', detail: 'timeout' });
   });
 });
 

@@ -88,6 +88,8 @@ export class EngineReader {
   /** The adapter for what was found; or, where nothing was, what that means for a scrape. */
   #take(found: KindResult): Exclude<ScrapeResult, { readonly kind: 'ok' }> | null {
     const configured = this.#options.kind;
+    // Busy engines answer late: what it was a minute ago it is still.
+    if (found.kind === 'engine' && !found.sure && this.#adapter !== null) return null;
     if (found.kind === 'engine') this.#compare(found.engine, found.by);
     // The configuration knows better than an engine that answers nothing that is known.
     if (found.kind === 'failed' && configured !== null) return this.#use(configured);

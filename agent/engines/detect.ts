@@ -5,6 +5,8 @@
 //   3  a page that only one kind has  /server_info, /info, /props
 //   4  a model list                   generic
 //
+// `sure` is false where a question that could have said otherwise was not answered: what is known already stands then.
+//
 // What answers 503 to its model list and has no metrics yet loads; what has no model list is no engine.
 
 import type { EngineKind } from '../../shared/model/engine-kind.ts';
@@ -14,7 +16,12 @@ import { readModelList } from './model-list.ts';
 import { infoOf } from './tgi.ts';
 
 export type KindResult =
-  | { readonly kind: 'engine'; readonly engine: EngineKind; readonly by: string }
+  | {
+      readonly kind: 'engine';
+      readonly engine: EngineKind;
+      readonly by: string;
+      readonly sure: boolean;
+    }
   | { readonly kind: 'refused' }
   | { readonly kind: 'unready'; readonly stage: 'loading'; readonly detail: string }
   | { readonly kind: 'failed'; readonly detail: string };
@@ -29,16 +36,20 @@ export async function detectKind(client: EngineClient, timeoutMs: number): Promi
     return { kind: 'failed', detail: `models: ${detailOf(models)}` };
   }
   const exposed = bodyOf(metrics) === null ? null : kindOfMetrics(bodyOf(metrics) ?? '');
-  if (exposed !== null) return { kind: 'engine', engine: exposed, by: 'metrics' };
+  if (exposed !== null) return engine(exposed, 'metrics');
   const list = readModelList(bodyOf(models) ?? '');
   const signed = SIGNED.find((kind) => list?.owners.includes(kind) === true);
-  if (signed !== undefined) return { kind: 'engine', engine: signed, by: 'owned_by' };
+  if (signed !== undefined) return engine(signed, 'owned_by');
   if (models.kind === 'answer' && models.status === 503) {
     return { kind: 'unready', stage: 'loading', detail: 'models: status 503' };
   }
-  const page = await kindOfPages(client, timeoutMs);
+  const pages = await Promise.all(PAGES.map((path) => client.get(path, timeoutMs)));
+  const page = kindOfPages(pages);
   if (page !== null) return page;
-  if (list !== null) return { kind: 'engine', engine: 'generic', by: 'a model list' };
+  if (list !== null) {
+    const sure = [metrics, ...pages].every(({ kind }) => kind === 'answer');
+    return { ...engine('generic', 'a model list'), sure };
+  }
   const detail = models.kind === 'answer' ? answerDetail(models.status) : detailOf(models);
   return { kind: 'failed', detail: `models: ${detail}` };
 }
@@ -57,24 +68,22 @@ const PREFIXES: readonly (readonly [EngineKind, RegExp])[] = [
 
 const SIGNED: readonly EngineKind[] = ['vllm', 'sglang', 'llamacpp'];
 
-async function kindOfPages(client: EngineClient, timeoutMs: number): Promise<KindResult | null> {
-  const [server, info, props] = await Promise.all([
-    client.get('/server_info', timeoutMs),
-    client.get('/info', timeoutMs),
-    client.get('/props', timeoutMs),
-  ]);
-  if (has(server, 'tokenizer_path', 'mem_fraction_static')) return page('sglang', '/server_info');
-  if (infoOf(info) !== null) return page('tgi', '/info');
-  if (has(props, 'total_slots', 'default_generation_settings')) return page('llamacpp', '/props');
+const PAGES = ['/server_info', '/info', '/props'] as const;
+
+/** `pages`: what those answered. */
+function kindOfPages([server, info, props]: readonly Fetched[]): KindResult | null {
+  if (has(server, 'tokenizer_path', 'mem_fraction_static')) return engine('sglang', '/server_info');
+  if (info !== undefined && infoOf(info) !== null) return engine('tgi', '/info');
+  if (has(props, 'total_slots', 'default_generation_settings')) return engine('llamacpp', '/props');
   return null;
 }
 
-function page(engine: EngineKind, by: string): KindResult {
-  return { kind: 'engine', engine, by };
+function engine(kind: EngineKind, by: string): Extract<KindResult, { readonly kind: 'engine' }> {
+  return { kind: 'engine', engine: kind, by, sure: true };
 }
 
-function has(fetched: Fetched, ...members: readonly string[]): boolean {
-  const body = parseObject(bodyOf(fetched) ?? '');
+function has(fetched: Fetched | undefined, ...members: readonly string[]): boolean {
+  const body = fetched === undefined ? null : parseObject(bodyOf(fetched) ?? '');
   return body !== null && members.every((member) => member in body);
 }
 

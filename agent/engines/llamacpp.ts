@@ -37,7 +37,9 @@ export class LlamacppAdapter implements EngineAdapter {
 
   async scrape(timeoutMs: number): Promise<ScrapeResult> {
     const { client } = this.#context;
-    const said = await client.get('/props', timeoutMs);
+    // Two rounds of questions, each behind a step that may take long.
+    const halfMs = timeoutMs / 2;
+    const said = await client.get('/props', halfMs);
     if (said.kind !== 'answer') return scrapeFailure(said);
     if (saysLoading(said)) return this.#loads();
     if (said.status >= 500) return { kind: 'failed', detail: `props: status ${said.status}` };
@@ -45,8 +47,8 @@ export class LlamacppAdapter implements EngineAdapter {
     if (properties.asleep === true)
       return told({ ...absentRank(0), asleep: true }, properties, null);
     const [metrics, slots] = await Promise.all([
-      this.#hasMetrics ? client.get('/metrics', timeoutMs) : null,
-      this.#slots(timeoutMs),
+      this.#hasMetrics ? client.get('/metrics', halfMs) : null,
+      this.#slots(halfMs),
     ]);
     if (metrics !== null && metrics.kind !== 'answer') return scrapeFailure(metrics);
     if (metrics !== null && saysLoading(metrics)) return this.#loads();

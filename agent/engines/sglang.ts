@@ -24,6 +24,7 @@ export class SglangAdapter implements EngineAdapter {
   #hasLoads = true;
   #info: JsonObject | null = null;
   #healthAskedMs = -Infinity;
+  #healthAsking = false;
   #unhealthy = false;
   /** It has been healthy: what is unhealthy later stops, or is stuck. */
   #served = false;
@@ -107,9 +108,12 @@ export class SglangAdapter implements EngineAdapter {
   #checkHealth(): void {
     const { client, clock } = this.#context;
     const nowMs = clock.nowMs();
-    if (nowMs - this.#healthAskedMs < (this.#unhealthy ? 1_000 : HEALTH_EVERY_MS)) return;
+    const everyMs = this.#unhealthy ? 1_000 : HEALTH_EVERY_MS;
+    if (this.#healthAsking || nowMs - this.#healthAskedMs < everyMs) return;
     this.#healthAskedMs = nowMs;
+    this.#healthAsking = true;
     void client.get('/health', HEALTH_TIMEOUT_MS).then((said) => {
+      this.#healthAsking = false;
       if (said.kind !== 'answer') return;
       this.#unhealthy = said.status === 503;
       if (said.status === 200) this.#served = true;
