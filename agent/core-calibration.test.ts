@@ -135,3 +135,16 @@ describe('calibration', () => {
     },
   );
 });
+
+test('proves one rank of several: the others are probed before anybody needs them', () => {
+  const engine = new FakeEngine();
+  const h = new Harness({ engine, ranks: 3 });
+  const link = h.link('a');
+  const probed = (): number[] =>
+    engine.orders.filter(({ purpose }) => purpose === 'probe').map(({ rank }) => rank);
+  h.advance(100);
+  expect(new Set(probed())).toEqual(new Set([0]));
+  while (h.report(link).phase !== 'ready') h.advance(100);
+  h.advance(1_000);
+  expect(probed().filter((rank) => rank > 0)).toEqual([1, 2]);
+});

@@ -246,6 +246,7 @@ export class EngineState {
     if (phase === 'asleep' && before !== 'asleep') {
       for (const target of this.targets) target.cacheEmptied();
     }
+    if (verdict === 'same') for (const { hearing } of this.targets) hearing.sameProcess();
     if (verdict === 'new' && !firstLife) this.reborn(nowMs);
     else if (verdict !== 'same') this.firstSeen(nowMs);
     else if (phase === 'warming' && before !== 'warming') this.generations.proveAgain();

@@ -21,6 +21,8 @@ const PROBE_MAX_TOKENS = 4;
 /** First generations compile; calibration prompts take as long as they take. */
 const FIRST_DEADLINE_MS = 120_000;
 const CALIBRATION_MS_PER_TOKEN = 20;
+/** After warm-up, which the first rank has done, the others are probed so soon, ms. */
+const UNSEEN_RANK_MS = 500;
 /** A shell that says nothing about a generation for so long past its deadline has lost it, ms. */
 const LOST_MS = 10_000;
 
@@ -144,7 +146,9 @@ export class Generations {
       each.slow.reset();
       each.health.reset(nowMs);
     }
-    for (const prober of this.probers) prober.vouched(nowMs);
+    // The others generate by themselves, and have shown nothing yet.
+    this.trust(UNSEEN_RANK_MS, nowMs);
+    this.probers[target.rank]?.vouched(nowMs);
     this.lifecycle.warmedUp(nowMs);
   }
 

@@ -123,6 +123,23 @@ describe('a gap', () => {
     expect(rig.cached).toBeNull();
     expect(rig.h.logs).toContain('kv_events_lost');
   });
+
+  test('and many more are told once a minute, and counted each time', () => {
+    const rig = new Rig();
+    for (let seq = 4; seq < 24; seq += 2) {
+      rig.publish(batch(seq, stored(30, 1)));
+      rig.replay(rig.h.replays.at(-1) ?? 0);
+      rig.h.advance(1_000);
+    }
+    const told = (): number => rig.h.logs.filter((code) => code === 'kv_events_lost').length;
+    expect(told()).toBe(1);
+    const [target] = rig.h.core.status(rig.h.nowMs).engines[0]?.targets ?? [];
+    expect(target?.kvEvents.lostGaps).toBe(10);
+    rig.h.advance(60_000);
+    rig.publish(batch(30));
+    rig.replay(rig.h.replays.at(-1) ?? 0);
+    expect(told()).toBe(2);
+  });
 });
 
 test('an engine whose beginning nobody keeps any more is no loss; its cache is unknown', () => {
@@ -184,6 +201,15 @@ describe('events that begin anew', () => {
     rig.publish(batch(1, stored(5, 1)));
     expect(rig.h.replays).toEqual([]);
     expect(rig.cached).toBe(3 * BLOCK);
+  });
+
+  test('of a process that goes on say nothing of its next life', () => {
+    const rig = new Rig();
+    rig.publish(batch(0, stored(1, 2)));
+    rig.h.advance(2_000);
+    rig.h.engine.startTimeSeconds = 2_000;
+    rig.h.advance(1_100);
+    expect(rig.cached).toBeNull();
   });
 
   test('and where a scrape was first, count from 0 as well', () => {

@@ -102,6 +102,7 @@ export class Harness {
   /** Numbers from which KV batches were asked for again. */
   readonly replays: number[] = [];
   wakes = 0;
+  private readonly ranks: number;
   private later: Later[] = [];
 
   constructor(
@@ -110,15 +111,18 @@ export class Harness {
       readonly engine?: FakeEngine;
       readonly seed?: number;
       readonly startMs?: number;
+      /** All of them tell the same figures. */
+      readonly ranks?: number;
     } = {},
   ) {
     this.nowMs = options.startMs ?? 1_000;
     this.engine = options.engine ?? new FakeEngine();
+    this.ranks = options.ranks ?? 1;
     const seed = options.seed ?? 1;
     this.core = new AgentCore({
       agentId: `agent-${seed}` as AgentId,
       pool: POOL,
-      engines: [ENGINE],
+      engines: [{ ...ENGINE, ranks: this.ranks }],
       settings: { ...AGENT_DEFAULTS, ...options.settings },
       random: seededRandom(seed),
       software: 'test',
@@ -207,7 +211,10 @@ export class Harness {
     const sentMs = this.nowMs;
     const { startTimeSeconds } = engine;
     const evidence = { ...NO_EVIDENCE, state: engine.evidence };
-    const scrape = { startTimeSeconds, ranks: [engine.rank] };
+    const scrape = {
+      startTimeSeconds,
+      ranks: Array.from({ length: this.ranks }, (_, rank) => ({ ...engine.rank, rank })),
+    };
     const result = scrapeOf(engine.mode) ?? ({ kind: 'ok', scrape } as const);
     this.after(3, { kind: 'scraped', replica: REPLICA, sentMs, result, evidence });
   }

@@ -10,6 +10,8 @@ const ENOUGH = 8;
 export class CostErrors {
   private readonly samples: number[] = [];
   private next = 0;
+  /** Of the present samples; reports ask more often than prefills end. */
+  private told: CostError | null = null;
 
   /** Nonsensical figures (no time) count nothing. */
   observe(predictedMs: number, measuredMs: number): void {
@@ -17,18 +19,25 @@ export class CostErrors {
     if (!Number.isFinite(error)) return;
     this.samples[this.next] = error;
     this.next = (this.next + 1) % SAMPLES;
+    this.told = null;
   }
 
   figures(): CostError | null {
     if (this.samples.length < ENOUGH) return null;
-    const signed = this.samples.toSorted((a, b) => a - b);
-    const sizes = this.samples.map(Math.abs).sort((a, b) => a - b);
-    return { p50: at(sizes, 0.5), p90: at(sizes, 0.9), bias: at(signed, 0.5) };
+    this.told ??= this.figuresNow();
+    return this.told;
   }
 
   clear(): void {
     this.samples.length = 0;
     this.next = 0;
+    this.told = null;
+  }
+
+  private figuresNow(): CostError {
+    const signed = this.samples.toSorted((a, b) => a - b);
+    const sizes = this.samples.map(Math.abs).sort((a, b) => a - b);
+    return { p50: at(sizes, 0.5), p90: at(sizes, 0.9), bias: at(signed, 0.5) };
   }
 }
 

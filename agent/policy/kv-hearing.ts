@@ -12,7 +12,7 @@ export interface KvOutcome {
   readonly evicted: boolean;
   /** The events began anew: another engine process. */
   readonly restarted: boolean;
-  /** Batches are missing for good that were published while the agent listened. */
+  /** Batches are missing for good that were published while the agent listened; said once in `LOST_SAID_MS`. */
   readonly lost: boolean;
   /** Ask for a replay from this number on. */
   readonly replayFrom: number | null;
@@ -28,12 +28,16 @@ export interface KvHeard {
   readonly lostGaps: number;
 }
 
+/** An agent that cannot keep up loses batches many times a second. */
+const LOST_SAID_MS = 60_000;
+
 export class KvHearing {
   readonly blocks = new KvBlocks();
   private readonly sequence = new KvSequence();
   private batches = 0;
   private gaps = 0;
   private lostGaps = 0;
+  private lostSaidMs = -Infinity;
   /** The events have begun anew, and nothing else has said yet that the engine did. */
   private ahead = false;
 
@@ -70,6 +74,11 @@ export class KvHearing {
     this.ahead = false;
   }
 
+  /** A scrape says that the engine is the process that it was. */
+  sameProcess(): void {
+    this.ahead = false;
+  }
+
   private follow(steps: readonly KvStep[], nowMs: number): KvOutcome {
     const before = this.blocks.horizonMs;
     let emptied = false;
@@ -86,6 +95,8 @@ export class KvHearing {
         // An engine that has run for long no longer keeps its beginning: that is no loss of ours.
         if (step.since === 'start') continue;
         this.lostGaps += 1;
+        if (nowMs - this.lostSaidMs < LOST_SAID_MS) continue;
+        this.lostSaidMs = nowMs;
         lost = true;
       } else {
         this.blocks.reset();
