@@ -1,12 +1,15 @@
 // Makes a test of each check, on a simulated engine of its own: files run beside each other and share nothing.
 
 import { afterAll, beforeAll, describe, it } from 'vitest';
+import { killAllGroups } from '../engines/process-group.ts';
 import type { Theme } from './check.ts';
 import { runCheck } from './run.ts';
 import { simulatedSubject, type SimulatedSubject } from './simulated-subject.ts';
 
 export function holdSimulated(themes: readonly Theme[], ranks: 1 | 2 = 1): void {
   let subject: SimulatedSubject;
+  // Its process leads a group of its own: a worker that is ended early must take it along.
+  process.once('exit', killAllGroups);
 
   beforeAll(async () => {
     subject = await simulatedSubject(ranks);
