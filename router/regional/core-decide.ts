@@ -12,7 +12,7 @@ import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
 import { otherQueues, shareAllows } from '../policy/release.ts';
 import { reportedWaitMs, poolCurve, curveOf } from './core-load.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
-import { isReady, slowOut, targetsOf, weigh, type Scored, type Weighing } from './core-weigh.ts';
+import { isReady, NOBODY, targetsOf, weigh, type Scored, type Weighing } from './core-weigh.ts';
 
 /** Candidates that a decision shows; the best ones. */
 const CANDIDATES_SHOWN = 16;
@@ -33,6 +33,7 @@ export function decide(
   const weighing = weigh(state, request);
   const { scored } = weighing;
   if (scored.length === 0) return verdict(weighing, nothingLeft(request, weighing), []);
+  if (isLight(request)) return anyOf(state, request, { weighing, draw: options.draw });
   const allowed = scored.filter((candidate) => allowedByShare(state, request, candidate));
   if (!allowed.some((candidate) => !candidate.load.full)) {
     const held = scored.some((candidate) => !candidate.load.full);
@@ -54,6 +55,11 @@ export function decide(
   return { ...verdict(weighing, outcome, drawn, chosen.target), chosen };
 }
 
+/** The engine's front end alone answers it: it takes no share of what is weighed, and waits for nothing. */
+export function isLight({ request }: RequestState): boolean {
+  return request.work === 'light';
+}
+
 /** Targets on their way to readiness, with the least expected time; null when there are none. */
 export function pendingEtaMs(pool: PoolState): number | null {
   let least: number | null = null;
@@ -66,14 +72,30 @@ export function pendingEtaMs(pool: PoolState): number | null {
   return least;
 }
 
+/** Slowness never empties a pool. */
 export function hasReady(pool: PoolState): boolean {
-  const slow = slowOut(pool);
-  for (const target of targetsOf(pool)) if (isReady(target, slow)) return true;
+  for (const target of targetsOf(pool)) if (isReady(target, NOBODY)) return true;
   return false;
 }
 
 export function bare(kind: DecisionKind, reason: DecisionReason): Decision {
   return { kind, reason, target: null, candidates: [] };
+}
+
+/** Light work goes to any that can take work at all, however full: each as probable as the others. */
+function anyOf(
+  state: RegionalState,
+  request: RequestState,
+  seen: { weighing: Weighing; draw: boolean },
+): Verdict {
+  const { scored } = seen.weighing;
+  const probabilities = scored.map(() => 1 / scored.length);
+  const at = seen.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
+  const chosen = scored[at] as Scored;
+  const first = scored.length === 1 ? 'only_candidate' : 'tie_draw';
+  const outcome = { kind: 'send', reason: request.attempts > 0 ? 'failover' : first } as const;
+  const drawn = scored.map((candidate, k) => ({ candidate, probability: probabilities[k] ?? 0 }));
+  return { ...verdict(seen.weighing, outcome, drawn, chosen.target), chosen };
 }
 
 interface Outcome {
@@ -83,6 +105,9 @@ interface Outcome {
 
 function nothingLeft(request: RequestState, weighing: Weighing): Outcome {
   const reasons = new Set(weighing.removed.map((removed) => removed.reason));
+  if (isLight(request)) {
+    return { kind: 'refuse', reason: request.attempts > 0 ? 'attempts_exhausted' : 'no_replica' };
+  }
   if (reasons.has('paused')) return { kind: 'queue', reason: 'all_full' };
   if (pendingEtaMs(request.pool) !== null) return { kind: 'queue', reason: 'no_capacity_yet' };
   if (request.attempts > 0) return { kind: 'refuse', reason: 'attempts_exhausted' };
