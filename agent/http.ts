@@ -13,7 +13,8 @@ import type { LinkClient } from '../shared/runtime/link-client.ts';
 import { VERSION } from '../shared/runtime/version.ts';
 import type { AgentStatus } from './core.ts';
 import type { HostFacts } from './host.ts';
-import { refreshGauges, type AgentMetrics } from './metrics.ts';
+import type { AgentMetrics } from './metrics.ts';
+import { refreshGauges } from './metrics-gauges.ts';
 import type { AgentOptions } from './options.ts';
 
 export interface AgentHttpOptions {
