@@ -7,6 +7,7 @@ import type { CoreContext } from './core-context.ts';
 import { Generations } from './core-generations.ts';
 import type { EngineFacts } from './core-report.ts';
 import { EngineHealth } from './core-health.ts';
+import { EngineQuestions } from './core-questions.ts';
 import { enginePhase, phaseOf, phaseSinceMs } from './core-phase.ts';
 import { TargetState } from './core-target.ts';
 import { absentRank } from './events.ts';
@@ -31,11 +32,6 @@ const RESUME_WAIT_MS = 1_000;
 const QUIET_MAX_MS = 3_000;
 /** A port that has just refused is asked again so soon, ms. */
 const RECHECK_MS = 100;
-const IDENTIFY_RETRY_MS = 1_000;
-/** Models and adapters may change while an engine runs. */
-const IDENTIFY_EVERY_MS = 60_000;
-/** A shell that says nothing about a scrape for so long has lost it, ms. */
-const LOST_MS = 10_000;
 /** Of what routers remember: a bound, several routers times ranks. */
 const MAX_OFFERS = 256;
 
@@ -53,14 +49,11 @@ export class EngineState {
   private readonly generations: Generations;
   private readonly startedMs: number;
   private readonly health: EngineHealth;
+  private readonly questions: EngineQuestions;
   private progress: LoadProgress | null = null;
   private offers: readonly ResumeState[] = [];
   private heard = false;
   private settleByMs: number | null = null;
-  private scrapeDueMs: number;
-  private scrapeSentMs: number | null = null;
-  private identifyDueMs = -Infinity;
-  private identifying = false;
   private stopped = false;
   private nowMs: number;
 
@@ -70,7 +63,7 @@ export class EngineState {
     this.engine = engine;
     this.startedMs = nowMs;
     this.nowMs = nowMs;
-    this.scrapeDueMs = nowMs;
+    this.questions = new EngineQuestions(context, engine.replica, nowMs);
     this.lifecycle = new Lifecycle(settings, nowMs);
     this.tracker = new IncarnationTracker(context.random);
     this.targets = Array.from(
@@ -122,7 +115,7 @@ export class EngineState {
   }
 
   scraped(event: Of<'scraped'>, nowMs: number): void {
-    this.scrapeSentMs = null;
+    this.questions.scraped();
     this.heard = true;
     if (this.stopped) return;
     const { result, evidence } = event;
@@ -142,16 +135,15 @@ export class EngineState {
   }
 
   identified(event: Of<'identified'>, nowMs: number): void {
-    this.identifying = false;
     const { result } = event;
-    if (result.kind === 'ok' && result.identity.models.length > 0) {
+    const known = result.kind === 'ok' && result.identity.models.length > 0;
+    this.questions.identified(known, nowMs);
+    if (known) {
       this.identity = result.identity;
       for (const target of this.targets) target.toldSteps(result.identity.stepTokens ?? null);
-      this.identifyDueMs = nowMs + IDENTIFY_EVERY_MS;
       this.touch();
       return;
     }
-    this.identifyDueMs = nowMs + IDENTIFY_RETRY_MS;
     const detail = result.kind === 'ok' ? 'no models' : result.detail;
     this.context.log('warn', 'identify_failed', { replica: this.engine.replica, detail });
   }
@@ -159,7 +151,7 @@ export class EngineState {
   generated(event: Of<'generated'>, nowMs: number): void {
     const before = this.lifecycle.phase;
     const end = this.generations.ended(event.id, event.outcome, nowMs);
-    if (end === 'probe_failed') this.scrapeDueMs = Math.min(this.scrapeDueMs, nowMs);
+    if (end === 'probe_failed') this.questions.scrapeBy(nowMs);
     this.notePhase(before);
   }
 
@@ -169,7 +161,7 @@ export class EngineState {
     if (this.stopped || target === undefined) return;
     if (target.kvHeard(event, nowMs) !== 'restarted') return;
     this.tracker.eventsBeganAnew();
-    this.scrapeDueMs = Math.min(this.scrapeDueMs, nowMs);
+    this.questions.scrapeBy(nowMs);
   }
 
   /** What a router remembers of this engine's earlier agent. */
@@ -183,9 +175,8 @@ export class EngineState {
     if (this.stopped) return;
     const before = this.lifecycle.phase;
     this.generations.loseOverdue(nowMs);
-    this.scrape(nowMs);
     this.settle(linksSettled, nowMs);
-    this.identify(nowMs);
+    this.questions.run(this.serves, nowMs);
     if (this.canGenerate && this.identity !== null) this.generations.run(this.identity, nowMs);
     for (const target of this.targets) target.run(nowMs);
     this.notePhase(before);
@@ -194,10 +185,9 @@ export class EngineState {
 
   nextWakeMs(): number {
     if (this.stopped) return Infinity;
-    let next = this.scrapeSentMs === null ? this.scrapeDueMs : this.scrapeSentMs + LOST_MS;
+    let next = this.questions.nextWakeMs(this.serves);
     next = Math.min(next, this.settleByMs ?? Infinity, this.generations.nextLossMs());
     if (!this.speaks) next = Math.min(next, this.startedMs + QUIET_MAX_MS);
-    if (this.wantsIdentity) next = Math.min(next, this.identifyDueMs);
     if (this.canGenerate) next = Math.min(next, this.generations.nextWakeMs(this.nowMs));
     for (const target of this.targets) next = Math.min(next, target.nextWakeMs() ?? Infinity);
     return next;
@@ -213,7 +203,7 @@ export class EngineState {
     const { phase } = this.lifecycle;
     this.lifecycle.refused(evidence, nowMs);
     const undecided = phase === this.lifecycle.phase && ALIVE.has(phase);
-    if (undecided) this.scrapeDueMs = Math.min(this.scrapeDueMs, nowMs + RECHECK_MS);
+    if (undecided) this.questions.scrapeBy(nowMs + RECHECK_MS);
   }
 
   /** What loads has not served before: it is another process. What stops is in nobody's way, but not to be used. */
@@ -274,7 +264,7 @@ export class EngineState {
     this.offers = [];
     this.settleByMs = null;
     this.identity = null;
-    this.identifyDueMs = nowMs;
+    this.questions.identifyAt(nowMs);
   }
 
   /** Takes the engine over from an earlier agent, when a router remembers this very life of it. */
@@ -314,25 +304,8 @@ export class EngineState {
     for (const target of this.targets) target.incarnate(incarnation, reborn, nowMs);
   }
 
-  private scrape(nowMs: number): void {
-    if (this.scrapeSentMs !== null) {
-      if (nowMs < this.scrapeSentMs + LOST_MS) return;
-      this.scrapeSentMs = null;
-    }
-    if (nowMs < this.scrapeDueMs) return;
-    this.scrapeSentMs = nowMs;
-    this.scrapeDueMs = nowMs + this.context.settings.scrapeIntervalMs;
-    this.context.emit({ kind: 'scrape', replica: this.engine.replica });
-  }
-
-  private get wantsIdentity(): boolean {
-    return !this.identifying && ALIVE.has(this.lifecycle.phase);
-  }
-
-  private identify(nowMs: number): void {
-    if (!this.wantsIdentity || nowMs < this.identifyDueMs) return;
-    this.identifying = true;
-    this.context.emit({ kind: 'identify', replica: this.engine.replica });
+  private get serves(): boolean {
+    return ALIVE.has(this.lifecycle.phase);
   }
 
   private get canGenerate(): boolean {
