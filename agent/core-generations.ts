@@ -4,19 +4,13 @@ import type { CoreContext } from './core-context.ts';
 import type { TargetState } from './core-target.ts';
 import type { AgentEngine, EngineIdentity, GenerateOrder, GenerationOutcome } from './events.ts';
 import type { Lifecycle } from './policy/lifecycle.ts';
-import { phaseOf } from './core-phase.ts';
-import { probeDeadlineMs, Prober } from './policy/prober.ts';
-import type { ProbeOutcome } from './policy/prober.ts';
+import { probeDeadline, Probes, probeTokens } from './core-probes.ts';
 import { TOKENS_PER_WORD, uniqueText } from './policy/probe-prompt.ts';
 import { WARM_UP_DEFAULTS, WarmUp } from './policy/warm-up.ts';
 import type { WarmUpStep } from './policy/warm-up.ts';
-import { prefillMs } from '../shared/model/cost-curve.ts';
 import type { ProbeResult } from '../shared/model/report.ts';
 
 const PROBE_WORDS = 12;
-const PROBE_TOKENS = 16;
-/** Of a probe that has to show its pace too. */
-const PACE_TOKENS = 512;
 const PROBE_MAX_TOKENS = 4;
 /** First generations compile; calibration prompts take as long as they take. */
 const FIRST_DEADLINE_MS = 120_000;
@@ -25,8 +19,6 @@ const CALIBRATION_MS_PER_TOKEN = 20;
 const UNSEEN_RANK_MS = 500;
 /** A shell that says nothing about a generation for so long past its deadline has lost it, ms. */
 const LOST_MS = 10_000;
-
-type GoodGeneration = Extract<GenerationOutcome, { readonly kind: 'ok' }>;
 
 interface OpenOrder {
   readonly order: GenerateOrder;
@@ -43,7 +35,7 @@ export class Generations {
   private readonly engine: AgentEngine;
   private readonly lifecycle: Lifecycle;
   private readonly targets: readonly TargetState[];
-  private readonly probers: readonly Prober[];
+  private readonly probes: Probes;
   private readonly orders = new Map<string, OpenOrder>();
   private warmUp: WarmUp;
 
@@ -59,18 +51,18 @@ export class Generations {
     this.engine = of.engine;
     this.lifecycle = of.lifecycle;
     this.targets = of.targets;
-    this.probers = of.targets.map(() => new Prober(context.settings));
+    this.probes = new Probes(context.settings, of);
     this.warmUp = this.newWarmUp(context.settings.calibration);
   }
 
   probeOf(rank: number): ProbeResult | null {
-    return this.probers[rank]?.result ?? null;
+    return this.probes.resultOf(rank);
   }
 
   /** Another engine process: everything is to be proved again. */
   reset(): void {
     this.orders.clear();
-    for (const prober of this.probers) prober.reset();
+    this.probes.reset();
     this.warmUp = this.newWarmUp(this.context.settings.calibration);
   }
 
@@ -82,7 +74,7 @@ export class Generations {
   /** The replica was good a moment ago, as another agent saw it: it is probed within `inMs`. */
   trust(inMs: number, nowMs: number): void {
     const { probeIntervalMs } = this.context.settings;
-    for (const prober of this.probers) prober.vouched(nowMs - probeIntervalMs + inMs);
+    this.probes.vouched(nowMs - probeIntervalMs + inMs);
   }
 
   /** ms of warm-up still to come; null without ground to say. */
@@ -95,7 +87,7 @@ export class Generations {
   run(identity: EngineIdentity, nowMs: number): void {
     if (this.lifecycle.phase === 'warming') this.warm(identity, nowMs);
     for (const target of this.targets) {
-      const due = this.probeDueMs(target, nowMs);
+      const due = this.probes.dueMs(target, nowMs);
       if (due !== null && due <= nowMs) this.send({ target, identity, step: null }, nowMs);
     }
   }
@@ -103,7 +95,7 @@ export class Generations {
   nextWakeMs(nowMs: number): number {
     const times: (number | null)[] = [];
     if (this.lifecycle.phase === 'warming') times.push(this.warmUp.nextWakeMs(nowMs));
-    for (const target of this.targets) times.push(this.probeDueMs(target, nowMs));
+    for (const target of this.targets) times.push(this.probes.dueMs(target, nowMs));
     let next = Infinity;
     for (const time of times) if (time !== null) next = Math.min(next, time);
     return next;
@@ -148,16 +140,8 @@ export class Generations {
     }
     // The others generate by themselves, and have shown nothing yet.
     this.trust(UNSEEN_RANK_MS, nowMs);
-    this.probers[target.rank]?.vouched(nowMs);
+    this.probes.vouched(nowMs, target.rank);
     this.lifecycle.warmedUp(nowMs);
-  }
-
-  private probeDueMs(target: TargetState, nowMs: number): number | null {
-    const prober = this.probers[target.rank];
-    if (prober === undefined) return null;
-    prober.vouched(target.vouchedMs);
-    prober.suspected(target.failedMs);
-    return prober.dueMs(phaseOf(this.lifecycle, target), target.silence(nowMs));
   }
 
   private send(
@@ -169,7 +153,7 @@ export class Generations {
     nowMs: number,
   ): void {
     const { target, identity, step } = what;
-    const expected = step ?? expectedOf(target);
+    const expected = step ?? probeTokens(target);
     const order: GenerateOrder = {
       replica: this.engine.replica,
       rank: target.rank,
@@ -181,17 +165,11 @@ export class Generations {
       deadlineMs:
         step === null ? probeDeadline(target, expected.uncached, nowMs) : warmUpDeadline(step),
     };
-    if (order.purpose === 'probe') this.noteProbe(target, nowMs);
+    if (order.purpose === 'probe') this.probes.sent(target, nowMs);
     const alone = target.ledger.openCount() === 0;
     this.orders.set(order.id, { order, target, sentMs: nowMs, alone, step });
     target.ownSent(order, expected, nowMs);
     this.context.emit({ kind: 'generate', order });
-  }
-
-  private noteProbe(target: TargetState, nowMs: number): void {
-    const prober = this.probers[target.rank];
-    const silence = target.silence(nowMs);
-    prober?.sent(silence !== null && prober.silentAt(silence) <= nowMs, nowMs);
   }
 
   private warmed(
@@ -202,10 +180,7 @@ export class Generations {
     const { outcome, nowMs } = end;
     const ok = outcome.kind === 'ok' ? outcome : null;
     this.warmUp.ended(ok !== null, ok?.promptTokens ?? null, nowMs);
-    if (step.purpose === 'probe') {
-      const engine = { movedMs: -Infinity, foreign: false };
-      this.probers[open.target.rank]?.ended(probeOutcome(outcome), engine, nowMs);
-    }
+    if (step.purpose === 'probe') this.probes.firstEnded(open.target, outcome, nowMs);
     if (ok === null) {
       const cause = outcome.kind === 'failed' ? outcome.cause : null;
       this.context.log('warn', 'warm_up_failed', { replica: this.engine.replica, cause });
@@ -222,14 +197,8 @@ export class Generations {
   /** Whether the probe was good. */
   private probed(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): boolean {
     const { target } = open;
-    const prober = this.probers[target.rank];
-    const engine = {
-      movedMs: target.lastMovedMs,
-      foreign: (target.foreignNow(nowMs)?.open ?? 0) > 0,
-    };
-    const verdict = prober?.ended(probeOutcome(outcome), engine, nowMs);
+    const verdict = this.probes.ended(open, outcome, nowMs);
     target.version += 1;
-    if (verdict !== 'forgiven') this.judge(open, outcome, nowMs);
     if (verdict === 'good') return true;
     this.context.log('warn', 'probe_failed', {
       replica: this.engine.replica,
@@ -238,31 +207,6 @@ export class Generations {
       forgiven: verdict === 'forgiven',
     });
     return false;
-  }
-
-  /** A probe's end counts for or against its rank. */
-  private judge(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): void {
-    const { target } = open;
-    const good = outcome.kind === 'ok';
-    const pace = outcome.kind === 'ok' ? this.paceOf(open, outcome, nowMs) : null;
-    target.health.probed({ good, atPace: target.slow.isAtPace(pace) }, nowMs);
-  }
-
-  /**
-   * What a good probe says of the engine's pace. One that waited among users' work may only look slower than the
-   * engine is, so that either it or they can show that it is not.
-   */
-  private paceOf(open: OpenOrder, ok: GoodGeneration, nowMs: number): number | null {
-    const { target } = open;
-    const prompt = ok.promptTokens ?? expectedOf(target).uncached;
-    if (prompt < PACE_TOKENS / 2) return target.slow.ratio(nowMs);
-    const cached = Math.min(prompt, ok.cachedTokens ?? 0);
-    const alone = open.alone && target.aloneSince(open.sentMs);
-    const probe = { ms: ok.ttftMs, uncached: prompt - cached, cached, alone };
-    const own = target.probePace(probe, nowMs);
-    const users = target.slow.ratio(nowMs);
-    if (alone || users === null || own === null) return own ?? users;
-    return Math.min(own, users);
   }
 
   /** No user's request, no foreign one. */
@@ -300,25 +244,6 @@ function warmUpDeadline(step: WarmUpStep): number {
   return FIRST_DEADLINE_MS + step.uncached * CALIBRATION_MS_PER_TOKEN;
 }
 
-/** Of a probe, tokens. A long one would evict users' cache for nothing where the pace is not in question. */
-function expectedOf(target: TargetState): { readonly uncached: number; readonly cached: number } {
-  const slow = target.health.degradedFor === 'slow';
-  return { uncached: slow ? PACE_TOKENS : PROBE_TOKENS, cached: 0 };
-}
-
 function wordsOf(tokens: number): number {
   return Math.max(PROBE_WORDS, Math.round(tokens / TOKENS_PER_WORD));
-}
-
-/** A probe's deadline includes what waits before it. */
-function probeDeadline(target: TargetState, ownTokens: number, nowMs: number): number {
-  const curve = target.learner.curve();
-  const { waitingMs } = target.backlog.figures(curve, nowMs);
-  const slotWaitMs = target.slots.slotWaitMs(target.ledger.openCount(), nowMs) ?? 0;
-  return probeDeadlineMs(Math.max(waitingMs, slotWaitMs), prefillMs(curve, ownTokens, 0));
-}
-
-function probeOutcome(outcome: GenerationOutcome): ProbeOutcome {
-  if (outcome.kind === 'ok') return { ok: true, ttftMs: outcome.ttftMs, cause: null };
-  return { ok: false, ttftMs: null, cause: outcome.cause };
 }
