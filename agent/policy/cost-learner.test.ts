@@ -239,6 +239,25 @@ describe('what is only glimpsed', () => {
   });
 });
 
+test('short prompts that come some ms late say little of long ones', () => {
+  const calibrated: CostCurve = { ...PRIOR, baseMs: 17, linearMsPerToken: 0.2 };
+  const learner = new CostLearner({ prior: PRIOR });
+  learner.anchor(calibrated, 0.5);
+  const short = [
+    { uncached: 5, lateMs: 9 },
+    { uncached: 12, lateMs: 8 },
+    { uncached: 60, lateMs: 0 },
+    { uncached: 30, lateMs: 5 },
+  ];
+  for (const [id, { uncached, lateMs }] of short.entries()) {
+    const ms = prefillMs(calibrated, uncached, 0) + lateMs;
+    learner.observe(loneObservation(ms, { uncached, cached: 0 }, 1_024), id);
+  }
+  const change = prefillMs(learner.curve(), 8_192, 0) / prefillMs(calibrated, 8_192, 0);
+  expect(change).toBeGreaterThan(0.8);
+  expect(change).toBeLessThan(1.2);
+});
+
 test('one outlier among many moves the curve little', () => {
   const learner = new CostLearner({ prior: PRIOR });
   const exact = (uncached: number): PrefillObservation =>

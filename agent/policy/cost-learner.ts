@@ -2,8 +2,9 @@
 //
 // Weighted recursive least squares on θ = (base, front, linear, context), with forgetting: every observation
 // is a time and the features of the requests that finished prefill in it, and counts by its relative error,
-// ((θ·x − ms)/ms)². The prior is a quadratic term that is never forgotten: a coefficient whose data has no
-// spread keeps its prior. Coefficients are never negative: of the 15 subsets of coefficients that may differ
+// ((θ·x − ms)/ms)²; in users' traffic one of a few ms counts less, since a step that runs already, or an event loop
+// that is late, moves it by as much: a slope drawn through short prompts alone would be nonsense for long ones. The
+// prior is a quadratic term that is never forgotten: a coefficient whose data has no spread keeps it. Coefficients are never negative: of the 15 subsets of coefficients that may differ
 // from zero, the feasible one with the least error is the solution, exactly.
 //
 // An engine's pace changes faster than the shape of its curve can be learned: decodes lengthen every step, other
@@ -33,6 +34,8 @@ export interface CostLearnerSettings {
   readonly forgetting: number;
   /** Relative standard deviation of one observation. */
   readonly noise: number;
+  /** Absolute standard deviation of one in users' traffic, ms. */
+  readonly jitterMs: number;
   /** Relative standard deviation of the prior's coefficients. */
   readonly priorSpread: number;
   /** Observations that the pace is measured over. */
@@ -51,6 +54,7 @@ export const DEFAULT_PRIOR: CostCurve = {
 export const COST_LEARNER_DEFAULTS = {
   forgetting: 0.98,
   noise: 0.05,
+  jitterMs: 10,
   priorSpread: 5,
   paceOver: 5,
 } as const;
@@ -119,15 +123,19 @@ export class CostLearner {
     this.keepRecent({ id, x: featuresOf(observation), ms: observation.ms });
   }
 
-  /** Learns from one observation; a nonsensical one (no time, no tokens) changes nothing. */
+  /**
+   * Learns from one observation; a nonsensical one (no time, no tokens) changes nothing. One without `id` was
+   * measured alone on a quiet engine, one with it is of users' traffic.
+   */
   observe(observation: PrefillObservation, id: number | null = null): void {
     const { ms } = observation;
     if (isNonsense(observation)) return;
     const x = featuresOf(observation);
     const error = Math.abs((this.pace * this.dot(x)) / ms - 1);
     const outlying = this.count >= HUBER_AFTER && error > HUBER;
-    const weight = (outlying ? HUBER / error : 1) / (ms * ms);
-    const { forgetting } = this.settings;
+    const { forgetting, noise, jitterMs } = this.settings;
+    const scatterMs = id === null ? 0 : jitterMs / noise;
+    const weight = (outlying ? HUBER / error : 1) / (ms * ms + scatterMs * scatterMs);
     for (let i = 0; i < SIZE; i += 1) {
       const xi = x[i] ?? 0;
       for (let j = 0; j < SIZE; j += 1) {
