@@ -27,6 +27,7 @@ export function routerReloadable(config: FleetConfig): RouterReloadable {
     pools: config.pools.map((pool) => poolOptions(pool, config.models)),
     settings: config.router.routing,
     limits: config.router.limits,
+    surface: { cors: config.router.clients.cors, explain: config.router.clients.explain },
   };
 }
 

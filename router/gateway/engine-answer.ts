@@ -13,9 +13,10 @@ export type AnswerVerdict =
       readonly detail: string;
     };
 
-/** A whole body of status 200. */
-export function judgeAnswer(body: Buffer): AnswerVerdict {
+/** A whole body of status 200. A list is an answer only where `anyJson` says so. */
+export function judgeAnswer(body: Buffer, anyJson = false): AnswerVerdict {
   const value = parse(body);
+  if (anyJson && Array.isArray(value)) return { kind: 'complete', usage: null };
   if (!isObject(value)) return { kind: 'fault', cause: 'bad_answer', detail: 'not a JSON object' };
   if (isFault(value)) return { kind: 'fault', cause: 'error_event', detail: faultText(value) };
   const choices = value['choices'];

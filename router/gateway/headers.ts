@@ -1,9 +1,17 @@
 // Every header that answers carry and every request header that is read. The reference page is made from
-// these tables. Nothing that a client sends under `x-spillway-` is believed.
+// these tables. Nothing that a client sends under `x-spillway-` is believed; it may ask
+// for an explanation there.
 
 export interface HeaderRow {
   readonly name: string;
-  readonly on: 'every answer' | 'routed answers' | 'errors' | 'refusals with a time';
+  readonly on:
+    | 'every answer'
+    | 'routed answers'
+    | 'errors'
+    | 'refusals with a time'
+    | 'routed answers, on request'
+    | 'embeddings as bytes'
+    | 'pages of allowed origins';
   readonly help: string;
 }
 
@@ -59,6 +67,21 @@ export const RESPONSE_HEADERS = [
     help: 'Predicted milliseconds from sending to the first token; absent where it is unknown.',
   },
   {
+    name: 'server-timing',
+    on: 'routed answers',
+    help: 'Where the time went, ms: `read`, `decide`, `queue`, `retry`, `engine`, and in all `ttft` (to the first token) or `total`.',
+  },
+  {
+    name: 'x-spillway-explain',
+    on: 'routed answers, on request',
+    help: 'The decision as JSON, 2 KiB at most: candidates with their costs in ms, tokens, cached tokens and the probability `p` of being drawn. Where `router.clients.explain` allows it.',
+  },
+  {
+    name: 'metadata',
+    on: 'embeddings as bytes',
+    help: "The engine's own description of the bytes (vLLM's `encoding_format: bytes`).",
+  },
+  {
     name: 'x-should-retry',
     on: 'errors',
     help: 'Whether a retry makes sense: `true` or `false`. SDKs obey it above the status.',
@@ -67,6 +90,21 @@ export const RESPONSE_HEADERS = [
     name: 'retry-after',
     on: 'refusals with a time',
     help: 'Seconds until a retry makes sense, 1 to 60.',
+  },
+  {
+    name: 'access-control-allow-origin',
+    on: 'pages of allowed origins',
+    help: "The page's origin, or `*`: `router.clients.cors`.",
+  },
+  {
+    name: 'access-control-expose-headers',
+    on: 'pages of allowed origins',
+    help: 'The headers of this list, so that a page can read them.',
+  },
+  {
+    name: 'vary',
+    on: 'pages of allowed origins',
+    help: '`Origin`, on every answer while single origins are allowed.',
   },
 ] as const satisfies readonly HeaderRow[];
 
@@ -83,7 +121,11 @@ export const REQUEST_HEADERS = [
     help: 'Seconds that the SDK waits: work that cannot be answered by then is not started.',
   },
   { name: 'x-stainless-read-timeout', help: 'The same, from Python.' },
-  { name: 'content-encoding', help: '`gzip` and `identity` are understood.' },
+  { name: 'content-encoding', help: '`gzip`, `deflate`, `br` and `identity` are understood.' },
+  {
+    name: 'x-spillway-explain',
+    help: '`1` asks for the decision in the answer; ignored where `router.clients.explain` does not allow it.',
+  },
 ] as const;
 
 const SANE_ID = /^[\x21-\x7e]{1,128}$/;
@@ -98,6 +140,11 @@ export function clientDeadlineMs(headers: Readonly<Record<string, unknown>>): nu
   const value = headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'];
   const seconds = typeof value === 'string' ? Number(value) : Number.NaN;
   return Number.isFinite(seconds) && seconds > 0 ? seconds * 1_000 : null;
+}
+
+/** Whether the client asks for the decision in its answer. */
+export function wantsExplain(headers: Readonly<Record<string, unknown>>): boolean {
+  return headers['x-spillway-explain'] === '1';
 }
 
 /** Headers of the client that go on to an engine. Everything else stays here, credentials above all. */

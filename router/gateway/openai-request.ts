@@ -6,17 +6,13 @@ import { FleetError } from '../../shared/errors.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ChainSeed } from '../../shared/lib/chain-hash.ts';
 import { MAX_CHAINS } from '../../shared/protocol/limits.ts';
+import type { RequestWork } from '../policy/request-work.ts';
+import { API_ROUTES, type ApiRoute } from './api-routes.ts';
 import { isObject, type Canonicaliser, type JsonObject, type PromptInput } from './canonical.ts';
 import { scanMembers, type MemberSpan } from './json-spans.ts';
+import { POOLING_MEMBERS, poolingPrompts } from './pooling-prompts.ts';
 import { LimitError } from './read-body.ts';
 import { spliceMembers, type Edits, type Scanned } from './splice.ts';
-
-export type OpenAiRoute = 'chat' | 'completions';
-
-export const ROUTE_PATHS: Readonly<Record<OpenAiRoute, string>> = {
-  chat: '/v1/chat/completions',
-  completions: '/v1/completions',
-};
 
 /** Members that the router reads or writes: repeated or escaped spellings of these are refused. */
 export const OWNED_MEMBERS: readonly string[] = [
@@ -40,11 +36,13 @@ export const OWNED_MEMBERS: readonly string[] = [
   'add_special_tokens',
   'truncate_prompt_tokens',
   'mm_processor_kwargs',
+  ...POOLING_MEMBERS,
 ];
 const OWNED = new Set(OWNED_MEMBERS);
 
 export interface OpenAiRequest {
-  readonly route: OpenAiRoute;
+  readonly route: ApiRoute;
+  readonly work: RequestWork;
   readonly bytes: Buffer;
   readonly scan: Scanned;
   readonly model: string;
@@ -54,7 +52,11 @@ export interface OpenAiRequest {
   readonly streamOptions: JsonObject | null;
   /** Lower is more urgent. A client may ask to wait longer than others, never to go before them. */
   readonly priority: number;
+  /** 0 where nothing is generated. */
   readonly maxTokens: number | null;
+  /** The engine cuts a prompt that is too long instead of refusing it. */
+  readonly truncates: boolean;
+  /** None where the engine only tokenises. */
   readonly prompts: readonly PromptChain[];
 }
 
@@ -64,9 +66,12 @@ export interface ParseContext {
   seedOf(model: string): ChainSeed;
 }
 
-/** Throws `FleetError` (400) for what cannot be routed. Without a route, `messages` tell it is a chat. */
+/**
+ * Throws `FleetError` (400) for what cannot be routed. Without a route its members tell which it is: `messages` a chat,
+ * `prompt` a completion, `input` embeddings, a query with documents a rerank.
+ */
 export function parseOpenAiRequest(
-  given: OpenAiRoute | null,
+  given: ApiRoute | null,
   bytes: Buffer,
   context: ParseContext,
 ): OpenAiRequest {
@@ -79,20 +84,24 @@ export function parseOpenAiRequest(
   if (!isObject(body)) throw invalid('The request body must be a JSON object.');
   if (!scan.ok) throw new FleetError('invalid_json', 'The request body is not valid JSON.');
   refuseRepeated(scan.members);
-  const route = given ?? ('messages' in body ? 'chat' : 'completions');
+  const route = given ?? routeByMembers(body);
+  const { work } = API_ROUTES[route];
   const model = readModel(body['model']);
-  const stream = readBoolean(body['stream'], 'stream');
-  const streamOptions = readStreamOptions(body['stream_options']);
+  const generates = work === 'generation';
+  const streamOptions = generates ? readStreamOptions(body['stream_options']) : null;
   return {
     route,
+    work,
     bytes,
     scan,
     model,
-    stream,
+    // Elsewhere it means nothing: whether an engine minds is the engine's to say.
+    stream: generates && readBoolean(body['stream'], 'stream'),
     usageAsked: streamOptions?.['include_usage'] === true,
     streamOptions,
     priority: Math.max(0, readInteger(body['priority'], 'priority') ?? 0),
-    maxTokens: readMaxTokens(body),
+    maxTokens: generates ? readMaxTokens(body) : 0,
+    truncates: (body['truncate_prompt_tokens'] ?? body['max_tokens_per_doc'] ?? null) !== null,
     prompts: readPrompts(route, body, context, context.seedOf(model)),
   };
 }
@@ -106,9 +115,12 @@ export interface EngineSplices {
 
 /** The bytes for one engine: the client's own but for the closed list of members. */
 export function engineBody(request: OpenAiRequest, splices: EngineSplices): Buffer {
+  // What only tokenises has neither a cache to keep apart nor a place in the scheduler.
+  const { cacheSalt, enginePriority } =
+    request.work === 'light' ? { cacheSalt: null, enginePriority: false } : splices;
   const edits = new Map<string, string | null>([
-    ['cache_salt', splices.cacheSalt === null ? null : JSON.stringify(splices.cacheSalt)],
-    ['priority', splices.enginePriority ? String(request.priority) : null],
+    ['cache_salt', cacheSalt === null ? null : JSON.stringify(cacheSalt)],
+    ['priority', enginePriority ? String(request.priority) : null],
   ]);
   if (splices.engineModel !== request.model) {
     edits.set('model', JSON.stringify(splices.engineModel));
@@ -122,6 +134,12 @@ export function engineBody(request: OpenAiRequest, splices: EngineSplices): Buff
 /** Id of a request of ours. */
 export function requestIdOf(hex: string): RequestId {
   return `req-${hex}` as RequestId;
+}
+
+function routeByMembers(body: JsonObject): ApiRoute {
+  if ('messages' in body) return 'chat';
+  if ('input' in body) return 'embeddings';
+  return 'query' in body && 'documents' in body ? 'rerank' : 'completions';
 }
 
 function parseJson(bytes: Buffer): unknown {
@@ -177,12 +195,14 @@ function readMaxTokens(body: JsonObject): number | null {
 }
 
 function readPrompts(
-  route: OpenAiRoute,
+  route: ApiRoute,
   body: JsonObject,
   context: ParseContext,
   seed: ChainSeed,
 ): PromptChain[] {
   const { canonicaliser } = context;
+  if (route === 'tokenize' || route === 'detokenize') return [];
+  if (route !== 'chat' && route !== 'completions') return poolingPrompts(route, body);
   if (route === 'chat') return [canonicaliser.chat(body, readMessages(body['messages']), seed)];
   return readPromptList(body['prompt']).map((prompt) =>
     canonicaliser.completion(prompt, body, seed),

@@ -1,10 +1,10 @@
-// Reads a request's body, plain or gzipped, within the limits. What is held is counted as it comes, so an
-// endless upload or a compressed bomb is refused at the limit, not after it. What still comes of a refused body
-// is thrown away as it comes: a client that writes before it reads would never see its answer.
+// Reads a request's body, plain or compressed, within the limits. What is held is counted as it comes and as it is when
+// decoded, so an endless upload or a compressed bomb is refused at the limit, not after it. What still comes of a refused
+// body is thrown away as it comes: a client that writes before it reads would never see its answer.
 
-import type { IncomingMessage } from 'node:http';
-import type { Readable } from 'node:stream';
-import { createGunzip } from 'node:zlib';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Readable, Transform } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import type { BodyHold } from './body-budget.ts';
@@ -21,21 +21,47 @@ export class LimitError extends FleetError {
   }
 }
 
+export interface BodyRequest {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  /** The client may send it: it may have asked first (`Expect: 100-continue`). */
+  awaitBody(): void;
+}
+
+export interface BodyBounds {
+  readonly bodyBytes: number;
+  /** Times its encoded size that a compressed body may have. */
+  readonly bodyRatio: number;
+}
+
+const DECODERS: ReadonlyMap<string, () => Transform> = new Map([
+  ['gzip', createGunzip],
+  ['x-gzip', createGunzip],
+  ['deflate', createInflate],
+  ['br', createBrotliDecompress],
+]);
+const ENCODINGS = 'gzip, deflate, br';
+/** A body that becomes no larger than this is no bomb, whatever it was before. */
+const RATIO_FROM_BYTES = 1_048_576;
+
 /** Resolves with the whole body; rejects with `FleetError`. The caller releases `hold` whatever happens. */
 export async function readJsonBody(
-  request: IncomingMessage,
+  from: BodyRequest,
   hold: BodyHold,
-  bodyBytes: number,
+  bounds: BodyBounds,
 ): Promise<Buffer> {
+  const { request } = from;
   const type = request.headers['content-type'];
   if (type === undefined || !JSON_TYPES.test(type)) {
     throw new FleetError('unsupported_media_type', "The content type must be 'application/json'.");
   }
+  const decoder = decoderOf(from);
   const announced = Number(request.headers['content-length'] ?? 0);
-  if (announced > bodyBytes) throw tooLarge(bodyBytes);
-  const source = decoded(request);
+  if (announced > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
+  from.awaitBody();
+  const source = decoder === null ? request : decoded(request, decoder);
   try {
-    return await collect(source, hold, bodyBytes);
+    return await collect(source, request, { hold, bounds });
   } finally {
     if (!request.readableEnded) discard(request, source);
   }
@@ -49,49 +75,81 @@ function discard(request: IncomingMessage, source: Readable): void {
   request.resume();
 }
 
-function decoded(request: IncomingMessage): Readable {
+/** Null for a body that is as it is. */
+function decoderOf({ request, response }: BodyRequest): Transform | null {
   const encoding = (request.headers['content-encoding'] ?? 'identity').trim().toLowerCase();
-  if (encoding === 'identity') return request;
-  if (encoding !== 'gzip') {
-    throw new FleetError(
-      'unsupported_media_type',
-      "Only the content encoding 'gzip' is understood.",
-    );
-  }
-  const gunzip = createGunzip();
-  request.on('error', (error) => gunzip.destroy(error));
-  request.on('close', () => {
-    if (!request.readableEnded) gunzip.destroy(new Error('the client went away'));
-  });
-  return request.pipe(gunzip);
+  if (encoding === 'identity' || encoding === '') return null;
+  const decoder = DECODERS.get(encoding);
+  if (decoder !== undefined) return decoder();
+  response.setHeader('accept-encoding', ENCODINGS);
+  throw new FleetError(
+    'unsupported_media_type',
+    `Of content encodings ${ENCODINGS} are understood, one at a time.`,
+  );
 }
 
-async function collect(source: Readable, hold: BodyHold, bodyBytes: number): Promise<Buffer> {
+function decoded(request: IncomingMessage, decoder: Transform): Readable {
+  request.on('error', (error) => decoder.destroy(error));
+  request.on('close', () => {
+    if (!request.readableEnded) decoder.destroy(new Error('the client went away'));
+  });
+  return request.pipe(decoder);
+}
+
+interface Taking {
+  readonly hold: BodyHold;
+  readonly bounds: BodyBounds;
+}
+
+async function collect(
+  source: Readable,
+  request: IncomingMessage,
+  { hold, bounds }: Taking,
+): Promise<Buffer> {
   const pieces: Buffer[] = [];
+  let encodedBytes = 0;
+  let bytes = 0;
+  if (source !== request) request.on('data', (piece: Buffer) => (encodedBytes += piece.length));
   try {
     // An iterator of the stream's own would destroy it at the first refusal, and leave its connection stuck.
     for await (const piece of source.iterator({ destroyOnReturn: false })) {
+      bytes += (piece as Buffer).length;
+      if (source !== request && bytes > RATIO_FROM_BYTES && bytes > encodedBytes * bounds.bodyRatio)
+        throw inflated(bounds.bodyRatio);
       const limit = hold.take((piece as Buffer).length);
-      if (limit === 'body_bytes') throw tooLarge(bodyBytes);
+      if (limit === 'body_bytes') throw tooLarge(bounds.bodyBytes);
       if (limit !== null) {
         throw new LimitError(limit, 'saturated', 'The router holds too many request bodies.');
       }
       pieces.push(piece as Buffer);
     }
   } catch (error) {
-    if (error instanceof FleetError) throw error;
-    const code = (error as { code?: unknown }).code;
-    if (typeof code === 'string' && code.startsWith('Z_')) {
-      throw new FleetError('invalid_request', 'The request body is not valid gzip.', {
-        cause: error,
-      });
-    }
-    throw new FleetError('client_closed', 'The request ended before its body did.', {
-      cause: error,
-    });
+    throw error instanceof FleetError ? error : readFailure(error, source, request);
   }
   const only = pieces[0];
   return pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces);
+}
+
+/** Whose fault it is that the body did not come to its end. */
+function readFailure(error: unknown, source: Readable, request: IncomingMessage): FleetError {
+  const cut = request.destroyed && !request.readableEnded;
+  if (source === request || cut) {
+    return new FleetError('client_closed', 'The request ended before its body did.', {
+      cause: error,
+    });
+  }
+  const encoding = request.headers['content-encoding'] ?? '';
+  return new FleetError('invalid_request', `The request body is not valid ${encoding}.`, {
+    cause: error,
+  });
+}
+
+function inflated(ratio: number): LimitError {
+  return new LimitError(
+    'body_ratio',
+    'request_too_large',
+    `The request body is more than ${ratio} times as large as its compressed form.`,
+  );
 }
 
 function tooLarge(bodyBytes: number): LimitError {

@@ -28,10 +28,11 @@ export class Reply {
   /** Time of the last write, by the clock of `nowMs` arguments. */
   lastWriteMs: number;
   private readonly response: ServerResponse;
-  private readonly own: AnswerHeaders;
+  private readonly own: Readonly<Record<string, string>>;
   private over = false;
 
-  constructor(response: ServerResponse, own: AnswerHeaders, nowMs: number) {
+  /** `own` go with whatever the answer is. */
+  constructor(response: ServerResponse, own: Readonly<Record<string, string>>, nowMs: number) {
     this.response = response;
     this.own = own;
     this.lastWriteMs = nowMs;
@@ -73,12 +74,23 @@ export class Reply {
 
   beginAnswer(
     status: number,
-    facts: { readonly contentType: string; readonly length: number | null },
+    facts: {
+      readonly contentType: string;
+      readonly length: number | null;
+      readonly passed?: Readonly<Record<string, string>>;
+    },
     routed: AnswerHeaders,
   ): void {
     if (this.begun || this.over) return;
     const length = facts.length === null ? {} : { 'content-length': String(facts.length) };
-    this.head(status, { 'content-type': facts.contentType, ...length, ...routed });
+    this.head(status, { 'content-type': facts.contentType, ...length, ...facts.passed, ...routed });
+  }
+
+  /** Ends without content. */
+  endEmpty(headers: Readonly<Record<string, string>>): void {
+    if (this.begun || this.over) return;
+    this.head(204, headers);
+    this.end();
   }
 
   /** False when the client reads more slowly than this writes: wait for `onceDrained`. */

@@ -8,7 +8,7 @@
 
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { errorStatusOf, isBackPressure, judgeAnswer } from './engine-answer.ts';
+import { type AnswerVerdict, errorStatusOf, isBackPressure, judgeAnswer } from './engine-answer.ts';
 import { EventScan } from './event-scan.ts';
 import { retryAfterMs } from './retry-after.ts';
 import type { AttemptResult, FaultCause } from '../policy/attempt-result.ts';
@@ -22,12 +22,19 @@ const MAX_ERROR_BYTES = 256 * 1024;
 /** After `[DONE]` the body should end by itself; ms until the connection is closed instead. */
 const END_AFTER_DONE_MS = 1_000;
 
+/** vLLM's `encoding_format: bytes`: the embeddings one after the other, and what they are in a header. */
+const OPAQUE_TYPE = 'application/octet-stream';
+const METADATA = 'metadata';
+const OPAQUE: AnswerVerdict = { kind: 'complete', usage: null };
+
 export interface UpstreamOrder {
   readonly pool: Dispatcher;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
   readonly stream: boolean;
+  /** Not a generation: its answer may be a JSON list, or bytes under a type that says so. */
+  readonly anyJson: boolean;
   /** The client did not ask for the usage chunk. */
   readonly dropUsage: boolean;
   readonly connectTimeoutMs: number;
@@ -40,6 +47,8 @@ export interface CommittedHead {
   readonly stream: boolean;
   readonly contentType: string;
   readonly length: number | null;
+  /** What else of the engine's head belongs to the answer. */
+  readonly passed: Readonly<Record<string, string>>;
 }
 
 export interface ClientError {
@@ -185,7 +194,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
     const { forward, dataEvents, fault } = this.scan.push(piece);
     if (dataEvents > 0) this.lastProgressMs = this.owner.nowMs();
     if (dataEvents > 0 && this.committedAt === null) {
-      this.commit({ stream: true, contentType: contentTypeOf(this.headers), length: null });
+      this.commitStream();
     }
     // What comes without data before the first data event (a lone `[DONE]`) is no answer.
     if (forward.length > 0 && this.committedAt !== null) this.pass(controller, forward, dataEvents);
@@ -234,15 +243,28 @@ export class Upstream implements Dispatcher.DispatchHandler {
     // Too long to be held: its length was checked by the HTTP parser, its usage is not known.
     if (this.committedAt !== null) return this.end({ kind: 'complete', usage: null });
     const body = Buffer.concat(this.held);
-    const verdict = judgeAnswer(body);
+    const opaque = this.order.anyJson && contentTypeOf(this.headers) === OPAQUE_TYPE;
+    const verdict = opaque ? OPAQUE : judgeAnswer(body, this.order.anyJson);
     if (verdict.kind === 'fault') return this.fault(verdict.cause, verdict.detail);
     this.commitAnswer(body.length);
     this.owner.pass([body], 0);
     this.end({ kind: 'complete', usage: verdict.usage });
   }
 
+  private commitStream(): void {
+    const contentType = contentTypeOf(this.headers);
+    this.commit({ stream: true, contentType, length: null, passed: {} });
+  }
+
   private commitAnswer(length: number | null): void {
-    this.commit({ stream: false, contentType: contentTypeOf(this.headers), length });
+    const metadata = this.headers[METADATA];
+    const passes = this.order.anyJson && typeof metadata === 'string';
+    this.commit({
+      stream: false,
+      contentType: contentTypeOf(this.headers),
+      length,
+      passed: passes ? { [METADATA]: metadata } : {},
+    });
   }
 
   /** An engine's answer that is not 200, by whose fault it is. */

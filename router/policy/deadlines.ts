@@ -1,6 +1,6 @@
 // How long an attempt may take: by what was predicted, never above what the client will wait.
 //
-//   first token  = base + 2·(wait + prefill)
+//   first token  = base + 2·(wait + prefill)                         an answer without decode too
 //   whole answer = base + wait + prefill + 2·max tokens·itl          when not streamed
 //   stall        = max(floor, 2·largestPrefillMs, 20·itl)
 
@@ -35,9 +35,10 @@ export interface Deadlines {
 export function attemptDeadlines(input: DeadlineInput, settings: DeadlineSettings): Deadlines {
   const itlMs = input.itlMs ?? ASSUMED_ITL_MS;
   const tokens = input.maxTokens ?? settings.assumedMaxTokens;
-  const own = input.stream
-    ? settings.firstTokenBaseMs + 2 * (input.waitMs + input.prefillMs)
-    : settings.firstTokenBaseMs + input.waitMs + input.prefillMs + 2 * tokens * itlMs;
+  const own =
+    input.stream || tokens === 0
+      ? settings.firstTokenBaseMs + 2 * (input.waitMs + input.prefillMs)
+      : settings.firstTokenBaseMs + input.waitMs + input.prefillMs + 2 * tokens * itlMs;
   const client = input.clientLeftMs ?? Number.POSITIVE_INFINITY;
   return {
     firstTokenTimeoutMs: Math.max(0, Math.min(own, client)),

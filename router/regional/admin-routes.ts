@@ -26,12 +26,33 @@ export function adminRoutes(source: AdminSource): readonly Route[] {
     {
       method: 'GET',
       path: '/livez',
+      audience: 'operators',
       handle: (call) => sendText(call, 'alive\n', { contentType: TEXT }),
     },
-    { method: 'GET', path: '/readyz', handle: (call) => readyz(call, source.readiness()) },
-    { method: 'GET', path: '/status', handle: (call) => status(call, source.status()) },
-    { method: 'GET', path: '/metrics', handle: (call) => exposition(call, source) },
-    { method: 'POST', path: '/v1/route/explain', handle: (call) => explain(call, source) },
+    {
+      method: 'GET',
+      path: '/readyz',
+      audience: 'operators',
+      handle: (call) => readyz(call, source.readiness()),
+    },
+    {
+      method: 'GET',
+      path: '/status',
+      audience: 'operators',
+      handle: (call) => status(call, source.status()),
+    },
+    {
+      method: 'GET',
+      path: '/metrics',
+      audience: 'operators',
+      handle: (call) => exposition(call, source),
+    },
+    {
+      method: 'POST',
+      path: '/v1/route/explain',
+      audience: 'operators',
+      handle: (call) => explain(call, source),
+    },
   ];
 }
 

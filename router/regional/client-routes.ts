@@ -1,13 +1,10 @@
-// The routes that clients use: generation, and which models there are.
+// The routes that clients use: what goes on to engines, and which models there are.
 
 import { FleetError } from '../../shared/errors.ts';
+import { API_ROUTES, type ApiRoute } from '../gateway/api-routes.ts';
 import type { Call, Route } from './http-listener.ts';
 import type { RequestDesk } from './request-desk.ts';
-
-export interface ServedModel {
-  readonly id: string;
-  readonly maxModelLen: number | null;
-}
+import type { ServedModel } from './served-models.ts';
 
 /** `served` lists what clients may name now. */
 export function clientRoutes(
@@ -15,19 +12,18 @@ export function clientRoutes(
   served: () => readonly ServedModel[],
 ): readonly Route[] {
   return [
-    {
-      method: 'POST',
-      path: '/v1/chat/completions',
-      handle: (call) => requests.generate('chat', call),
-    },
-    {
-      method: 'POST',
-      path: '/v1/completions',
-      handle: (call) => requests.generate('completions', call),
-    },
+    ...(Object.keys(API_ROUTES) as ApiRoute[]).flatMap((route) =>
+      API_ROUTES[route].paths.map((path): Route => ({
+        method: 'POST',
+        path,
+        audience: 'clients',
+        handle: (call) => requests.forward(route, call),
+      })),
+    ),
     {
       method: 'GET',
       path: '/v1/models',
+      audience: 'clients',
       handle: (call) => {
         sendJson(call, { object: 'list', data: served().map(modelObject) });
         requests.answered(call);
@@ -36,6 +32,7 @@ export function clientRoutes(
     {
       method: 'GET',
       path: '/v1/models/',
+      audience: 'clients',
       handle: (call) => {
         oneModel(call, served());
         requests.answered(call);
@@ -54,8 +51,9 @@ function oneModel(call: Call, served: readonly ServedModel[]): void {
 }
 
 function modelObject(model: ServedModel): object {
-  const length = model.maxModelLen === null ? {} : { max_model_len: model.maxModelLen };
-  return { id: model.id, object: 'model', created: 0, owned_by: 'spillway', ...length };
+  const { id, root, parent, maxModelLen } = model;
+  const length = maxModelLen === null ? {} : { max_model_len: maxModelLen };
+  return { id, object: 'model', created: 0, owned_by: 'spillway', root, parent, ...length };
 }
 
 /** Answers 200 (or `status`) with a JSON value. */

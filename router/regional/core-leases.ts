@@ -18,6 +18,7 @@ import type {
 } from '../../shared/protocol/messages.ts';
 import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
 import { medianKnown } from '../policy/unknown.ts';
+import { isLight } from './core-decide.ts';
 import { resetSums } from './core-load.ts';
 import { targetsOf, type Scored } from './core-weigh.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
@@ -41,15 +42,8 @@ export function openAttempt(
   const lease = newLease(state, request, { scored, deadlines });
   state.leases.set(lease.id, lease);
   request.lease = lease;
-  target.leases.set(lease.id, lease);
   target.attempts += 1;
-  target.unacked.add(lease);
-  add(target.unackedSums, lease.sums);
-  add(target.openSums, lease.sums);
-  target.released.requests += 1;
-  target.released.prefillMs += scored.prefillMs;
-  target.breaker.sent(lease.id, state.nowMs);
-  for (const chain of request.request.prompts) state.index.hope(target.slot, chain);
+  if (!isLight(request)) enterLedger(state, lease, scored);
   state.emit({
     kind: 'attempt',
     decision: chosen.decision,
@@ -69,12 +63,32 @@ export function openAttempt(
       queueMs: state.nowMs - request.arrivedMs,
       waitMs: scored.load.waitMs,
       prefillMs: scored.prefillMs,
-      predictedTtftMs: scored.learned ? scored.load.waitMs + scored.prefillMs : null,
+      predictedTtftMs:
+        scored.learned && !isLight(request) ? scored.load.waitMs + scored.prefillMs : null,
       predictedPromptTokens: scored.promptTokens,
       predictedCachedTokens: scored.cachedTokens,
     },
   });
+  if (isLight(request)) return;
   lease.sentSeq = tell(state, target, { kind: 'sent', agoMs: 0, ...lease.facts });
+}
+
+/** The attempt weighs on its target from here on, and its prompts may be found there. */
+function enterLedger(state: RegionalState, lease: LeaseState, scored: Scored): void {
+  const { target, request } = lease;
+  target.leases.set(lease.id, lease);
+  target.unacked.add(lease);
+  add(target.unackedSums, lease.sums);
+  add(target.openSums, lease.sums);
+  target.released.requests += 1;
+  target.released.prefillMs += scored.prefillMs;
+  target.breaker.sent(lease.id, state.nowMs);
+  for (const chain of chainsOf(request)) state.index.hope(target.slot, chain);
+}
+
+/** Prompts that an engine may find again. Inputs of embeddings are documents: no other shares their beginning. */
+export function chainsOf({ request }: RequestState): RequestState['request']['prompts'] {
+  return request.work === 'prefill' ? [] : request.prompts;
 }
 
 export function noteFirstToken(state: RegionalState, lease: LeaseState): void {
@@ -201,7 +215,7 @@ function newLease(
     sentMs: state.nowMs,
     sentSeq: null,
     firstTokenMs: null,
-    pastPrefill: false,
+    pastPrefill: isLight(request),
     prefilledMs: state.nowMs + scored.load.waitMs + scored.prefillMs,
     timeoutMs: deadlines.firstTokenTimeoutMs,
     byClient: deadlines.byClient,
@@ -212,14 +226,16 @@ function newLease(
 }
 
 function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFacts {
-  const { prompts, stream, maxTokens } = request.request;
+  const { prompts, stream, maxTokens, work } = request.request;
   const parts: Record<string, number> = {};
   let promptBytes = 0;
-  const chains = prompts.map((prompt): ChainFacts => {
+  for (const prompt of prompts) {
     promptBytes += prompt.bytes;
     for (const [kind, count] of Object.entries(prompt.parts)) {
       parts[kind] = (parts[kind] ?? 0) + count;
     }
+  }
+  const chains = chainsOf(request).map((prompt): ChainFacts => {
     const turnEnds = new Uint32Array(2 * prompt.turnEnds.length);
     prompt.turnEnds.forEach((end, k) => turnEnds.set([end.hashLow, end.hashHigh], 2 * k));
     const { hashLow: endLow, hashHigh: endHigh } = prompt.end;
@@ -233,7 +249,8 @@ function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFa
     matchedTokens: scored.matchedTokens,
     promptBytes,
     parts,
-    streamed: stream,
+    // Its whole answer shows the end of its prefill, as a first token does.
+    streamed: stream || work === 'prefill',
     maxTokens,
     chains,
   };

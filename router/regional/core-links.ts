@@ -16,7 +16,7 @@ import {
 } from '../../shared/protocol/messages.ts';
 import { reportIntervalMs } from '../policy/report-interval.ts';
 import { noteFresh, noteGone, noteLost } from './core-freshness.ts';
-import { acknowledge, orphanLeases, tellLeases } from './core-leases.ts';
+import { acknowledge, chainsOf, orphanLeases, tellLeases } from './core-leases.ts';
 import type {
   LinkHolder,
   PoolState,
@@ -255,7 +255,7 @@ function prefixes(state: RegionalState, target: TargetState, message: PrefixMess
   // A snapshot may be older than what was sent since: those prompts are expected there too.
   for (const lease of target.leases.values()) {
     if (lease.orphan) continue;
-    for (const chain of lease.request.request.prompts) state.index.hope(target.slot, chain);
+    for (const chain of chainsOf(lease.request)) state.index.hope(target.slot, chain);
   }
 }
 

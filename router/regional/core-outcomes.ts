@@ -4,7 +4,7 @@
 import type { AttemptOutcome, Usage } from '../../shared/protocol/messages.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import { pauseUntilMs } from '../policy/pause.ts';
-import { bare, decide } from './core-decide.ts';
+import { bare, decide, isLight } from './core-decide.ts';
 import { noteDown } from './core-freshness.ts';
 import { releaseLease } from './core-leases.ts';
 import { finish, forget } from './core-ends.ts';
@@ -90,13 +90,15 @@ function noteHealth(state: RegionalState, lease: LeaseState, result: AttemptResu
   const { target } = lease;
   const { settings, nowMs } = state;
   if (result.kind === 'complete') {
-    if (!lease.orphan) target.breaker.succeeded(lease.id);
+    // A front end answers beside a dead engine: that it did speaks for nothing.
+    if (!lease.orphan && !isLight(lease.request)) target.breaker.succeeded(lease.id);
     return;
   }
   if (result.kind === 'backPressure') {
     target.pausedUntilMs = pauseUntilMs(target.pausedUntilMs, result.retryAfterMs, nowMs);
   }
-  const fault = result.kind === 'connectFailed' || result.kind === 'serverFault';
+  const broken = result.kind === 'serverFault' && !isLight(lease.request);
+  const fault = result.kind === 'connectFailed' || broken;
   const impatient =
     lease.byClient && result.kind === 'serverFault' && result.cause === FIRST_TOKEN_LATE;
   if (!fault || impatient || lease.orphan) {
@@ -111,8 +113,10 @@ function noteHealth(state: RegionalState, lease: LeaseState, result: AttemptResu
   if (target.replica.lostMs !== null) noteDown(state, target.replica);
 }
 
+/** Means of generations: an answer without decode would take their output for short. */
 function learn(request: RequestState, usage: Usage): void {
   const { pool } = request;
+  if (request.request.maxTokens === 0) return;
   pool.meanOutputTokens += MEAN_WEIGHT * (usage.completionTokens - pool.meanOutputTokens);
   pool.meanPromptTokens += MEAN_WEIGHT * (usage.promptTokens - pool.meanPromptTokens);
 }

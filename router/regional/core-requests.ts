@@ -5,7 +5,7 @@
 import type { Decision } from '../../shared/model/decision.ts';
 import type { RouteRequest } from './events.ts';
 import { admit } from './core-admission.ts';
-import { bare, decide, hasReady, type Verdict } from './core-decide.ts';
+import { bare, decide, hasReady, isLight, type Verdict } from './core-decide.ts';
 import { failureOf, finish, refuse } from './core-ends.ts';
 import { openAttempt } from './core-leases.ts';
 import type { Failure, PoolState, RegionalState, RequestState } from './core-state.ts';
@@ -25,7 +25,7 @@ export function arrive(state: RegionalState, request: RouteRequest): void {
     return;
   }
   state.requests.set(request.id, entered);
-  if (entered.pool.queue.size === 0) {
+  if (entered.pool.queue.size === 0 || isLight(entered)) {
     carryOut(state, entered, decide(state, entered, { draw: true }));
     return;
   }

@@ -173,6 +173,7 @@ function filterPool(
 /** Of a list prompt, each element has to fit by itself: the longest decides. */
 function leastTokens(request: RequestState, target: TargetState): number | null {
   let longest: number | null = null;
+  if (request.request.truncates === true) return null;
   for (const prompt of request.request.prompts) {
     const least = leastPromptTokens(prompt, target.report);
     if (least !== null && least > (longest ?? 0)) longest = least;

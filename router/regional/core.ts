@@ -7,7 +7,7 @@
 
 import type { Decision } from '../../shared/model/decision.ts';
 import type { RegionalCoreConfig, RouteRequest, RouterEffect, RouterEvent } from './events.ts';
-import { decide, bare } from './core-decide.ts';
+import { decide, bare, isLight } from './core-decide.ts';
 import { probed, sweep, sweepWakeMs } from './core-freshness.ts';
 import { noteFirstToken } from './core-leases.ts';
 import { heard, linkDown, linkUp } from './core-links.ts';
@@ -71,7 +71,7 @@ export class RegionalCore {
     const verdict = decide(state, entered, { draw: false });
     const { decision } = verdict;
     const waits = decision.kind === 'queue' || entered.pool.queue.size > 0;
-    if (decision.kind === 'refuse' || !waits) return decision;
+    if (decision.kind === 'refuse' || !waits || isLight(entered)) return decision;
     const shed = shedVerdict(state, entered, verdict);
     if (shed !== null) return { ...decision, kind: 'shed', reason: shed.reason, target: null };
     if (decision.kind === 'queue') return decision;

@@ -2,7 +2,7 @@
 // headers of our own. Nothing of the client's credentials, cookies or connection goes with it.
 
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
-import { engineBody, ROUTE_PATHS } from '../gateway/openai-request.ts';
+import { engineBody } from '../gateway/openai-request.ts';
 import type { UpstreamOrder } from '../gateway/upstream.ts';
 import type { Attempt } from './events.ts';
 import type { Exchange } from './exchange.ts';
@@ -18,7 +18,7 @@ export function engineOrder(
   const { pool } = deps;
   return {
     pool: deps.pools.get(attempt.url),
-    path: ROUTE_PATHS[request.route],
+    path: exchange.facts.path,
     headers: engineHeaders(exchange, attempt, pool?.engineApiKey ?? null),
     body: engineBody(request, {
       engineModel: attempt.engineModel,
@@ -26,6 +26,7 @@ export function engineOrder(
       enginePriority: pool?.enginePriority ?? false,
     }),
     stream: request.stream,
+    anyJson: request.work !== 'generation',
     dropUsage: !request.usageAsked,
     connectTimeoutMs: attempt.connectTimeoutMs,
     firstTokenTimeoutMs: attempt.firstTokenTimeoutMs,

@@ -16,6 +16,7 @@ import type { LimitName } from '../../shared/model/limit.ts';
 import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
+import type { RequestWork } from '../policy/request-work.ts';
 import type {
   AgentMessage,
   CloseReason,
@@ -32,12 +33,17 @@ export interface RouteRequest {
   readonly stream: boolean;
   /** Lower is more urgent; 0 is the default. */
   readonly priority: number;
+  /** 0: nothing is generated, the answer is due when a first token would be. */
   readonly maxTokens: number | null;
+  /** Absent: a generation. */
+  readonly work?: RequestWork;
+  /** The engine cuts a prompt that is too long: none is refused for its length. Absent: it does not. */
+  readonly truncates?: boolean;
   /** ms from arrival after which the client no longer waits; null when unknown. */
   readonly clientDeadlineMs: number | null;
   /** Bytes held in memory while it is queued. */
   readonly bodyBytes: number;
-  /** One chain an element of a list prompt. */
+  /** One chain an element of a list prompt; none for light work. */
   readonly prompts: readonly PromptChain[];
 }
 

@@ -13,8 +13,14 @@ import { replicaLabel } from './routed-headers.ts';
 export interface ExchangeFacts {
   readonly id: RequestId;
   readonly clientId: string | null;
+  /** The path that the client asked: the engine is asked the same. */
+  readonly path: string;
   readonly arrivedMs: number;
+  /** Its body had been read and understood. */
+  readonly readMs: number;
   readonly bodyBytes: number;
+  /** The client asks for the decision, and may. */
+  readonly explain: boolean;
   readonly passedHeaders: Readonly<Record<string, string>>;
 }
 

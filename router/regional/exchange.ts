@@ -14,6 +14,7 @@ import type { BodyHold } from '../gateway/body-budget.ts';
 import { engineErrorAnswer } from '../gateway/error-envelope.ts';
 import type { OpenAiRequest } from '../gateway/openai-request.ts';
 import type { Reply } from '../gateway/reply.ts';
+import { serverTiming } from '../gateway/server-timing.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import {
   Upstream,
@@ -58,11 +59,15 @@ export class Exchange implements UpstreamOwner {
   private readonly route: string;
   private readonly model: string;
   private readonly stream: boolean;
+  /** Its answer begins with a first token, or comes when one would. */
+  private readonly showsFirstToken: boolean;
   private upstream: Upstream | null = null;
   private attempt: Attempt | null = null;
   private decision: Decision | null = null;
   private attempts = 0;
   private attemptMs = 0;
+  private firstAttemptMs: number | null = null;
+  private decideMs: number | null = null;
   private queueMs: number | null = null;
   private firstTokenMs: number | null = null;
   private lastDataMs = 0;
@@ -85,6 +90,7 @@ export class Exchange implements UpstreamOwner {
     this.route = parts.request.route;
     this.model = parts.request.model;
     this.stream = parts.request.stream;
+    this.showsFirstToken = this.stream || parts.request.work === 'prefill';
   }
 
   get id(): RequestId {
@@ -106,6 +112,7 @@ export class Exchange implements UpstreamOwner {
     this.attempt = attempt;
     this.attempts += 1;
     this.attemptMs = now;
+    this.firstAttemptMs ??= now;
     if (this.queueMs === null) {
       this.queueMs = now - this.facts.arrivedMs;
       deps.metrics.observe('queue_wait_seconds', this.queueMs / 1_000, { pool: attempt.pool });
@@ -115,6 +122,11 @@ export class Exchange implements UpstreamOwner {
     }
     this.upstream = new Upstream(deps.orderFor(this, attempt), this);
     this.upstream.start();
+  }
+
+  /** How long the core took over its arrival. */
+  decided(decideMs: number): void {
+    this.decideMs = decideMs;
   }
 
   /** The request waits; nothing is written for now. */
@@ -191,17 +203,22 @@ export class Exchange implements UpstreamOwner {
   }
 
   committed(head: CommittedHead): void {
-    const { deps, attempt } = this;
+    const { attempt } = this;
     if (attempt === null) return;
-    const now = deps.nowMs();
+    const now = this.deps.nowMs();
     this.committedHead = head;
     this.request = null;
     this.hold.release();
     const routed = this.routed();
-    if (!head.stream) return this.reply.beginAnswer(200, head, routed);
+    if (head.stream) this.reply.beginStream(head.contentType, routed);
+    else this.reply.beginAnswer(200, head, routed);
+    if (this.showsFirstToken) this.firstToken(attempt, now);
+  }
+
+  private firstToken(attempt: Attempt, now: number): void {
+    const { deps } = this;
     this.firstTokenMs = now;
     this.lastDataMs = now;
-    this.reply.beginStream(head.contentType, routed);
     const { pool } = attempt;
     deps.metrics.observe('ttft_seconds', (now - this.facts.arrivedMs) / 1_000, { pool });
     if (attempt.predictedTtftMs !== null) {
@@ -319,6 +336,22 @@ export class Exchange implements UpstreamOwner {
       decision: this.decision,
       attempts: this.attempts,
       queueMs: this.queueMs,
+      timing: this.timing(),
+      explain: this.facts.explain,
+    });
+  }
+
+  private timing(): string {
+    const { facts, decideMs, firstAttemptMs, attempts } = this;
+    return serverTiming({
+      arrivedMs: facts.arrivedMs,
+      readMs: facts.readMs,
+      decideMs,
+      firstAttemptMs,
+      lastAttemptMs: attempts === 0 ? null : this.attemptMs,
+      attempts,
+      nowMs: this.deps.nowMs(),
+      firstToken: this.showsFirstToken && this.committedHead !== null,
     });
   }
 

@@ -7,6 +7,8 @@ import { FleetError } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
+import { apiRouteOf } from '../gateway/api-routes.ts';
+import { corsHeaders, isPreflight, preflightHeaders, type CorsPolicy } from '../gateway/cors.ts';
 import { errorFacts } from '../gateway/error-envelope.ts';
 import { clientRequestId } from '../gateway/headers.ts';
 import { requestIdOf } from '../gateway/openai-request.ts';
@@ -25,6 +27,8 @@ export interface Call {
   readonly path: string;
   readonly query: URLSearchParams;
   readonly arrivedMs: number;
+  /** The client may send its body: asks for it where it waits to be asked (`Expect: 100-continue`). */
+  awaitBody(): void;
 }
 
 export interface Route {
@@ -32,6 +36,8 @@ export interface Route {
   readonly method: 'GET' | 'POST';
   /** Exact path, or a prefix when it ends in `/`. */
   readonly path: string;
+  /** Pages of other origins may reach those for clients, where the configuration has it so; never the others. */
+  readonly audience: 'clients' | 'operators';
   /** May throw `FleetError`, before anything was written. */
   readonly handle: (call: Call) => void | Promise<void>;
 }
@@ -41,6 +47,8 @@ export interface ListenerLimits {
   readonly headerBytes: number;
   /** From a request's first byte to its last, ms. */
   readonly requestTimeoutMs: number;
+  /** How long a connection is kept without a request, ms. */
+  readonly keepAliveMs: number;
   /** Open connections, idle ones included. */
   readonly connections: number;
 }
@@ -51,6 +59,8 @@ export interface ListenerOptions {
   readonly timers: Timers;
   readonly limits: ListenerLimits;
   readonly routes: readonly Route[];
+  /** Pages of other origins that may use the routes for clients; null = none. */
+  readonly cors: () => CorsPolicy | null;
   /** True while the router leaves: connections end with their answers, so that clients go elsewhere. */
   readonly leaving: () => boolean;
   /** A request ended without reaching a replica: for log and metrics. */
@@ -67,8 +77,6 @@ export interface HttpListener {
   close(): Promise<void>;
 }
 
-/** Above the idle time of load balancers, so that they close first. */
-const KEEP_ALIVE_MS = 75_000;
 /** ms for a request's head at most. */
 const HEAD_TIMEOUT_MS = 60_000;
 /** ms for what was written last to leave, when the listener closes. */
@@ -83,13 +91,14 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
   const server = createServer(
     {
       connectionsCheckingInterval: 1_000,
-      keepAliveTimeout: KEEP_ALIVE_MS,
       noDelay: true,
       // Refused below, with the headers that every answer has.
       requireHostHeader: false,
     },
     handle,
   );
+  // A body is asked for when its request is known to be for somebody.
+  server.on('checkContinue', handle);
   // An expectation that nobody knows is no reason to refuse.
   server.on('checkExpectation', handle);
   server.on('clientError', (error, socket) => refusals.refuse(error, socket));
@@ -113,14 +122,15 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
 
 /** A path as a metric label: closed, whatever clients ask for. */
 export function routeLabel(path: string): string {
-  if (path === '/v1/chat/completions') return 'chat';
-  if (path === '/v1/completions') return 'completions';
+  const route = apiRouteOf(path);
+  if (route !== null) return route;
   return path === '/v1/models' || path.startsWith('/v1/models/') ? 'models' : 'other';
 }
 
 function applyLimits(server: Server, limits: ListenerLimits): void {
   server.requestTimeout = limits.requestTimeoutMs;
   server.headersTimeout = Math.min(limits.requestTimeoutMs, HEAD_TIMEOUT_MS);
+  server.keepAliveTimeout = limits.keepAliveMs;
   server.maxConnections = limits.connections;
   // Read by Node for each new connection; its types only know it as an option.
   Object.assign(server, { maxHeaderSize: limits.headerBytes });
@@ -131,41 +141,69 @@ async function serve(
   refusals: UnparsedRefusals,
   { request, response }: { request: IncomingMessage; response: ServerResponse },
 ): Promise<void> {
-  const call = callOf(options, request, response);
+  const call = new HttpCall(options, request, response);
   if (options.leaving()) response.shouldKeepAlive = false;
   // A client that resets its connection is seen as a closed response; the error itself says nothing more.
   response.on('error', () => undefined);
   try {
-    await findRoute(options.routes, call).handle(call);
+    const onPath = routesOn(options.routes, call.path);
+    if (!call.answerPreflight(onPath)) await findRoute(onPath, call).handle(call);
   } catch (cause) {
     const error = refusals.cameTooLate(request)
       ? new FleetError('request_timeout', 'The request did not arrive in time.', { cause })
       : cause;
+    // A body that was never asked for may still come, or not: nothing after it could be told from it.
+    if (call.bodyUnasked) response.shouldKeepAlive = false;
     if (!call.reply.ended) call.reply.fail(errorFacts(error));
     options.onRefused(call, error);
   }
 }
 
-function callOf(
-  options: ListenerOptions,
-  request: IncomingMessage,
-  response: ServerResponse,
-): Call {
-  const arrivedMs = options.clock.nowMs();
-  const id = requestIdOf(randomHex(12));
-  const clientId = clientRequestId(request.headers['x-request-id']);
-  const [path = '/', query = ''] = targetOf(request.url ?? '/').split('?', 2);
-  const own = { 'x-request-id': clientId ?? id, 'x-spillway-request-id': id };
-  return {
-    id,
-    clientId,
-    request,
-    response,
-    reply: new Reply(response, own, arrivedMs),
-    path,
-    query: new URLSearchParams(query),
-    arrivedMs,
-  };
+class HttpCall implements Call {
+  readonly id: RequestId;
+  readonly clientId: string | null;
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly reply: Reply;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly arrivedMs: number;
+  /** The client waits to be asked for its body. */
+  bodyUnasked: boolean;
+  private readonly cors: CorsPolicy | null;
+
+  constructor(options: ListenerOptions, request: IncomingMessage, response: ServerResponse) {
+    this.arrivedMs = options.clock.nowMs();
+    this.id = requestIdOf(randomHex(12));
+    this.clientId = clientRequestId(request.headers['x-request-id']);
+    this.request = request;
+    this.response = response;
+    const [path = '/', query = ''] = targetOf(request.url ?? '/').split('?', 2);
+    this.path = path;
+    this.query = new URLSearchParams(query);
+    this.bodyUnasked = /^100-continue$/i.test(request.headers.expect ?? '');
+    const inside = routesOn(options.routes, path).some(({ audience }) => audience === 'operators');
+    this.cors = inside ? null : options.cors();
+    const own = { 'x-request-id': this.clientId ?? this.id, 'x-spillway-request-id': this.id };
+    const shared = this.cors === null ? {} : corsHeaders(this.cors, request.headers);
+    this.reply = new Reply(response, { ...own, ...shared }, this.arrivedMs);
+  }
+
+  awaitBody(): void {
+    if (!this.bodyUnasked) return;
+    this.bodyUnasked = false;
+    this.response.writeContinue();
+  }
+
+  /** True where it was one: whether the page may send the request is said, and nothing else happens. */
+  answerPreflight(onPath: readonly Route[]): boolean {
+    const { request, cors } = this;
+    if (cors === null || onPath.length === 0) return false;
+    if (!isPreflight(request.method, request.headers)) return false;
+    const methods = onPath.map(({ method }) => method);
+    this.reply.endEmpty(preflightHeaders(cors, request.headers, methods));
+    return true;
+  }
 }
 
 /** Clients behind a proxy setting name the whole URL; whose host it names is not asked. */
@@ -176,16 +214,19 @@ function targetOf(url: string): string {
   return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
-function findRoute(routes: readonly Route[], call: Call): Route {
+function routesOn(routes: readonly Route[], path: string): Route[] {
+  return routes.filter((route) =>
+    route.path.endsWith('/') && route.path !== '/'
+      ? path.startsWith(route.path)
+      : path === route.path,
+  );
+}
+
+function findRoute(onPath: readonly Route[], call: Call): Route {
   const { method, headers, httpVersion } = call.request;
   if (headers.host === undefined && httpVersion === '1.1') {
     throw new FleetError('invalid_request', 'The Host header is missing.');
   }
-  const onPath = routes.filter((route) =>
-    route.path.endsWith('/') && route.path !== '/'
-      ? call.path.startsWith(route.path)
-      : call.path === route.path,
-  );
   const found = onPath.find((route) => route.method === (method === 'HEAD' ? 'GET' : method));
   if (found !== undefined) return found;
   if (onPath.length === 0) {

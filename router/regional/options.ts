@@ -1,6 +1,7 @@
 // What a regional router process is told. Flags, environment and fleet.yaml all become this. Everything in
 // `reloadable` is swapped at once with a new configuration generation; the rest needs a restart.
 
+import type { CorsPolicy } from '../gateway/cors.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 
 export interface Listen {
@@ -27,6 +28,8 @@ export interface PoolOptions {
 export interface GatewayLimits {
   /** One request body, bytes. */
   readonly bodyBytes: number;
+  /** Times its encoded size that a compressed body may have. */
+  readonly bodyRatio: number;
   /** All request bodies in memory together, bytes. */
   readonly bodyBytesMax: number;
   /** Nesting of a request's JSON. */
@@ -35,12 +38,23 @@ export interface GatewayLimits {
   readonly headerBytes: number;
   /** From the first byte to the end of a request's head and body, ms. */
   readonly requestTimeoutMs: number;
+  /** How long an idle connection of a client is kept, ms. */
+  readonly keepAliveMs: number;
+}
+
+/** What clients are offered beside the routes themselves. */
+export interface SurfaceOptions {
+  /** Pages of other origins that may use it; null = none. */
+  readonly cors: CorsPolicy | null;
+  /** `x-spillway-explain: 1` is answered: it tells replicas and their load. */
+  readonly explain: boolean;
 }
 
 export interface RouterReloadable {
   readonly pools: readonly PoolOptions[];
   readonly settings: RegionalSettings;
   readonly limits: GatewayLimits;
+  readonly surface: SurfaceOptions;
 }
 
 export interface RouterOptions {

@@ -9,12 +9,9 @@ import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
-import { clientDeadlineMs, PASSED_TO_ENGINE } from '../gateway/headers.ts';
-import {
-  type OpenAiRoute,
-  parseOpenAiRequest,
-  type OpenAiRequest,
-} from '../gateway/openai-request.ts';
+import { apiRouteNamed, type ApiRoute } from '../gateway/api-routes.ts';
+import { clientDeadlineMs, PASSED_TO_ENGINE, wantsExplain } from '../gateway/headers.ts';
+import { parseOpenAiRequest, type OpenAiRequest } from '../gateway/openai-request.ts';
 import { LimitError, readJsonBody } from '../gateway/read-body.ts';
 import { Deadlines } from './deadlines.ts';
 import { engineOrder } from './engine-order.ts';
@@ -96,8 +93,8 @@ export class RequestDesk {
 
   // ── from clients ─────────────────────────────────────────────────────────────────────────────────────
 
-  /** A generation request. Rejects with `FleetError` before anything was written. */
-  async generate(route: OpenAiRoute, call: Call): Promise<void> {
+  /** A request for an engine. Rejects with `FleetError` before anything was written. */
+  async forward(route: ApiRoute, call: Call): Promise<void> {
     if (this.openRequests >= this.reloadable.limits.openRequests) {
       throw new LimitError('open_requests', 'saturated', 'The router has too many open requests.');
     }
@@ -124,11 +121,16 @@ export class RequestDesk {
     logRequest(runtime.log, 'debug', answeredRecord(call, durationMs));
   }
 
-  /** Reads a body as a generation request, for the router's own use; nothing stays held. */
+  /** Reads a body as a request for an engine, for the router's own use; nothing stays held. `?route=` names which. */
   async explainable(call: Call): Promise<RouteRequest> {
     const hold = this.budget.open();
     try {
-      const request = await this.read(null, call, hold);
+      const named = call.query.get('route');
+      const route = named === null ? null : apiRouteNamed(named);
+      if (named !== null && route === null) {
+        throw new FleetError('invalid_request', 'There is no such route.', { param: 'route' });
+      }
+      const request = await this.read(route, call, hold);
       return this.routeRequest(call, request);
     } finally {
       hold.release();
@@ -166,32 +168,40 @@ export class RequestDesk {
   // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
 
   /** Without a route the body's own members say which it is. */
-  private async read(
-    route: OpenAiRoute | null,
-    call: Call,
-    hold: BodyHold,
-  ): Promise<OpenAiRequest> {
+  private async read(route: ApiRoute | null, call: Call, hold: BodyHold): Promise<OpenAiRequest> {
     const { limits } = this.reloadable;
-    const bytes = await readJsonBody(call.request, hold, limits.bodyBytes);
+    const bytes = await readJsonBody(call, hold, limits);
     return parseOpenAiRequest(route, bytes, {
       canonicaliser: this.deps.canonicaliser,
       jsonDepth: limits.jsonDepth,
-      seedOf: (model) => ({
-        saltGroup: ONLY_TENANT,
-        lora: this.deps.isLora(model) ? model : null,
-      }),
+      seedOf: (model) => ({ saltGroup: ONLY_TENANT, lora: this.loraOf(model) }),
     });
   }
 
+  /** The adapter that a public name stands for, by the engines' name of it; null where it is none. */
+  private loraOf(model: string): string | null {
+    for (const { aliases } of this.reloadable.pools) {
+      const engineModel = Object.hasOwn(aliases, model) ? aliases[model] : undefined;
+      if (engineModel !== undefined && this.deps.isLora(engineModel)) return engineModel;
+    }
+    return this.deps.isLora(model) ? model : null;
+  }
+
   private begin(call: Call, request: OpenAiRequest, hold: BodyHold): void {
-    const { response } = call;
-    if (response.destroyed) throw new FleetError('client_closed', 'The client went away.');
+    const { request: asked, response } = call;
+    if (response.destroyed || asked.socket.destroyed)
+      throw new FleetError('client_closed', 'The client went away.');
+    const { clock } = this.deps.runtime;
+    const readMs = clock.nowMs();
     const exchange = new Exchange(
       this.exchangeDeps,
       {
         id: call.id,
         clientId: call.clientId,
+        path: call.path,
         arrivedMs: call.arrivedMs,
+        readMs,
+        explain: this.reloadable.surface.explain && wantsExplain(asked.headers),
         bodyBytes: request.bytes.length,
         passedHeaders: passedHeaders(call),
       },
@@ -199,10 +209,10 @@ export class RequestDesk {
     );
     this.open.set(call.id, exchange);
     this.deadlines.add(exchange);
-    response.on('close', () => {
-      if (!response.writableFinished) exchange.clientGone();
-    });
+    onClientGone(call, () => exchange.clientGone());
+    const postedMs = clock.nowMs();
     this.deps.post({ kind: 'arrived', request: this.routeRequest(call, request) });
+    exchange.decided(clock.nowMs() - postedMs);
   }
 
   private routeRequest(call: Call, request: OpenAiRequest): RouteRequest {
@@ -213,6 +223,8 @@ export class RequestDesk {
       stream: request.stream,
       priority: request.priority,
       maxTokens: request.maxTokens,
+      work: request.work,
+      truncates: request.truncates,
       clientDeadlineMs: clientDeadlineMs(call.request.headers),
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
@@ -270,6 +282,20 @@ export class RequestDesk {
     const { kind, reason } = decision;
     this.deps.metrics.add('decisions_total', { kind, reason });
   }
+}
+
+/** Of an answer that still waits for an earlier one on its connection only the connection tells: it is not its own yet. */
+function onClientGone({ request, response }: Call, task: () => void): void {
+  const { socket } = request;
+  const gone = (): void => {
+    socket.off('close', gone);
+    if (!response.writableFinished) task();
+  };
+  response.once('close', gone);
+  if (response.socket !== null) return;
+  // One listener a pipelined request; how many those are is bounded by the open requests.
+  socket.setMaxListeners(0);
+  socket.once('close', gone);
 }
 
 function passedHeaders(call: Call): Record<string, string> {

@@ -1,6 +1,7 @@
 // What an answer says of its routing, as headers (router/gateway/headers.ts has the table).
 
 import type { Decision } from '../../shared/model/decision.ts';
+import { explainHeader } from '../gateway/explain-header.ts';
 import type { AnswerHeaders } from '../gateway/reply.ts';
 import type { Attempt } from './events.ts';
 
@@ -10,18 +11,26 @@ export interface RoutedFacts {
   readonly decision: Decision | null;
   readonly attempts: number;
   readonly queueMs: number | null;
+  /** `Server-Timing`. */
+  readonly timing: string;
+  /** The decision goes with the answer. */
+  readonly explain: boolean;
 }
 
 export function routedHeaders(facts: RoutedFacts): AnswerHeaders {
   const { attempt, decision, attempts, queueMs } = facts;
-  const headers: AnswerHeaders = {};
+  const headers: AnswerHeaders = { 'server-timing': facts.timing };
+  if (decision !== null && facts.explain) headers['x-spillway-explain'] = explainHeader(decision);
   if (decision !== null) headers['x-spillway-route-reason'] = decision.reason;
   if (attempt === null) return headers;
   headers['x-spillway-pool'] = attempt.pool;
   headers['x-spillway-replica'] = replicaLabel(attempt);
   headers['x-spillway-attempts'] = String(attempts);
-  headers['x-spillway-prompt-tokens'] = whole(attempt.predictedPromptTokens);
-  headers['x-spillway-cached-tokens'] = whole(attempt.predictedCachedTokens);
+  // A prompt has one token at least: none stands for no prompt, and nothing was predicted of it.
+  if (attempt.predictedPromptTokens > 0) {
+    headers['x-spillway-prompt-tokens'] = whole(attempt.predictedPromptTokens);
+    headers['x-spillway-cached-tokens'] = whole(attempt.predictedCachedTokens);
+  }
   if (queueMs !== null) headers['x-spillway-queue-ms'] = whole(queueMs);
   if (attempt.predictedTtftMs !== null) {
     headers['x-spillway-predicted-ttft-ms'] = whole(attempt.predictedTtftMs);

@@ -10,8 +10,9 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
 import { adminRoutes } from './admin-routes.ts';
-import { clientRoutes, type ServedModel } from './client-routes.ts';
-import { RegionalCore, type PoolStatus } from './core.ts';
+import { clientRoutes } from './client-routes.ts';
+import { RegionalCore } from './core.ts';
+import { servedModels } from './served-models.ts';
 import {
   startHttpListener,
   type HttpListener,
@@ -110,7 +111,9 @@ class RegionalRouter implements RunningRouter {
       readiness: () => readinessOf(this.coreStatus(), this.leaving),
       explain: (request) => this.core.explain(request, this.runtime.clock.nowMs()),
     });
-    const client = clientRoutes(shell.requests, () => servedModels(this.coreStatus().pools));
+    const client = clientRoutes(shell.requests, () =>
+      servedModels(this.coreStatus().pools, shell.reloadable.pools),
+    );
     this.linksPort = await shell.listen();
     if (options.admin !== null) this.adminPort = await this.listenOn(options.admin, admin);
     const routes = options.admin === null ? [...client, ...admin] : client;
@@ -186,6 +189,7 @@ class RegionalRouter implements RunningRouter {
       timers,
       limits: listenerLimits(this.shell.reloadable),
       routes,
+      cors: () => this.shell.reloadable.surface.cors,
       leaving: () => this.leaving,
       onRefused: (call, error) => this.shell.refused(call, error),
       onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
@@ -197,21 +201,11 @@ class RegionalRouter implements RunningRouter {
 
 /** Every open request has a connection; this many more may be idle. */
 function listenerLimits({ limits }: RouterReloadable): ListenerLimits {
-  const { headerBytes, requestTimeoutMs, openRequests } = limits;
-  return { headerBytes, requestTimeoutMs, connections: openRequests + IDLE_CONNECTIONS };
-}
-
-/** Public names that some replica can serve now or soon, with the least context among their replicas. */
-function servedModels(pools: readonly PoolStatus[]): ServedModel[] {
-  const served = new Map<string, number | null>();
-  for (const pool of pools) {
-    const reports = pool.replicas.flatMap(({ targets }) => targets.map(({ report }) => report));
-    if (reports.every((report) => report === null)) continue;
-    const lengths = reports
-      .flatMap((report) => report?.models ?? [])
-      .flatMap((m) => m.maxModelLen ?? []);
-    const length = lengths.length === 0 ? null : Math.min(...lengths);
-    for (const id of pool.models) served.set(id, length);
-  }
-  return [...served].map(([id, maxModelLen]) => ({ id, maxModelLen }));
+  const { headerBytes, requestTimeoutMs, keepAliveMs, openRequests } = limits;
+  return {
+    headerBytes,
+    requestTimeoutMs,
+    keepAliveMs,
+    connections: openRequests + IDLE_CONNECTIONS,
+  };
 }

@@ -87,6 +87,17 @@ export function baseUrlProblem(text: string, schemes: readonly string[]): string
   return null;
 }
 
+/** An origin as browsers send it, or `*`. */
+export function origin(about: string): z.ZodString {
+  return z
+    .string()
+    .refine(
+      (text) => text === '*' || (URL.canParse(text) && new URL(text).origin === text),
+      'must be * or an origin such as https://app.example.com, in lower case, without a path or default port',
+    )
+    .meta({ description: about });
+}
+
 /** A ZeroMQ address that another process can reach. */
 export function kvAddress(about: string): z.ZodString {
   return z

@@ -1,6 +1,6 @@
-// Which changes a running process can take: pools, models and the router's routing and limits are swapped at once,
-// except what a listener takes only when it is opened; everything else of a role is read at its start only, and a
-// change of it is named as waiting for a restart.
+// Which changes a running process can take: pools, models, the router's routing and limits and what its clients are
+// offered are swapped at once, except what a listener takes only when it is opened; everything else of a role is read at
+// its start only, and a change of it is named as waiting for a restart.
 
 import type { FleetConfig } from './schema.ts';
 import { formatPath, type Path } from './schema-walk.ts';
@@ -15,7 +15,14 @@ const READS: Readonly<Record<ConfigRole, readonly string[]>> = {
 
 /** The parts that are swapped without a restart, as path prefixes. */
 const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
-  router: ['pools', 'models', 'router.routing', 'router.limits'],
+  router: [
+    'pools',
+    'models',
+    'router.routing',
+    'router.limits',
+    'router.clients.cors',
+    'router.clients.explain',
+  ],
   agent: [],
 };
 

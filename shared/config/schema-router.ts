@@ -2,7 +2,7 @@
 
 import { z } from 'zod';
 import { REGIONAL_DEFAULTS as D, type RegionalSettings } from '../model/settings.ts';
-import { baseUrl, flag, listen, quantity, secret } from './fields.ts';
+import { baseUrl, flag, listen, origin, quantity, secret } from './fields.ts';
 
 const HOUR = 3_600_000;
 const MIB = 1_048_576;
@@ -166,6 +166,12 @@ const LIMITS = {
     max: 64 * GIB,
     default: 512 * MIB,
   }),
+  bodyRatio: quantity('Times its compressed size that a compressed request body may have.', {
+    unit: 'ratio',
+    min: 1,
+    max: 10_000,
+    default: 100,
+  }),
   jsonDepth: quantity("Nesting of a request's JSON at most.", {
     unit: 'count',
     min: 4,
@@ -190,7 +196,25 @@ const LIMITS = {
     max: HOUR,
     default: 60_000,
   }),
+  keepAliveMs: quantity(
+    'How long an idle connection of a client is kept: longer than load balancers keep theirs, so that they close first.',
+    { unit: 'ms', min: 1_000, max: HOUR, default: 620_000 },
+  ),
 };
+
+const CORS = z.strictObject({
+  origins: z
+    .array(origin('A page\u2019s origin, or `*` for every page.'))
+    .min(1)
+    .max(256)
+    .meta({ description: 'Origins of pages that may use it; `*`: every page.' }),
+  maxAgeS: quantity('How long browsers remember what they were told of it, in seconds.', {
+    unit: 'count',
+    min: 0,
+    max: 86_400,
+    default: 600,
+  }),
+});
 
 const SHUTDOWN = {
   acceptMs: quantity(
@@ -219,6 +243,13 @@ export const routerSchema = z
           'x-flag': '--access',
           'x-env': 'SPILLWAY_ACCESS',
         }),
+        cors: CORS.nullable().default(null).meta({
+          description: 'Pages of other origins that may use it from a browser; `null`: none.',
+        }),
+        explain: flag(
+          false,
+          'Answer `x-spillway-explain: 1` with the routing decision: it names replicas and their load.',
+        ),
       })
       .prefault({})
       .meta({ description: 'The listener for clients.' }),

@@ -7,6 +7,7 @@ export const LIMITS = [
   'request_timeout', // from a request's first byte to its last
   'open_requests',
   'body_bytes', // one request's body
+  'body_ratio', // a compressed body, once decoded
   'body_bytes_max', // all bodies in memory
   'json_depth',
   'prompts', // elements of a request's prompt list

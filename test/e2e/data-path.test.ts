@@ -535,19 +535,22 @@ describe('what cannot be routed', () => {
     await until(() => harness.lines.length === 1);
   });
 
-  test('a compressed bomb is refused at the limit', async () => {
-    const harness = await gateway([]);
+  test.each([
+    [100, 'body_ratio'],
+    [10_000, 'body_bytes'],
+  ])('a compressed bomb is refused at the limit (ratio %d)', async (bodyRatio, limit) => {
+    const harness = await gateway([], { limits: { bodyRatio } });
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
     const answer = await post(harness, bomb, { 'content-encoding': 'gzip' });
     expect(answer.statusCode).toBe(413);
-    expect(await harness.metrics.text()).toContain('limit_hits_total{limit="body_bytes"} 1');
+    expect(await harness.metrics.text()).toContain(`limit_hits_total{limit="${limit}"} 1`);
   });
 
   test.each([
     ['GET', '/v1/chat/completions', 405],
     ['DELETE', '/v1/models', 405],
     ['GET', '/nothing', 404],
-    ['POST', '/v1/embeddings', 404],
+    ['POST', '/v1/images/generations', 404],
     ['GET', '/v1/models/none', 404],
   ] as const)('%s %s has an envelope and an id', async (method, path, status) => {
     const harness = await gateway([]);

@@ -13,7 +13,12 @@ import { Canonicaliser } from '../../router/gateway/canonical.ts';
 import { clientRoutes } from '../../router/regional/client-routes.ts';
 import { startHttpListener } from '../../router/regional/http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../../router/regional/metrics.ts';
-import type { GatewayLimits, PoolOptions, RouterOptions } from '../../router/regional/options.ts';
+import type {
+  GatewayLimits,
+  PoolOptions,
+  RouterOptions,
+  SurfaceOptions,
+} from '../../router/regional/options.ts';
 import { RegionalShell } from '../../router/regional/shell.ts';
 import { PlainCore } from './plain-core.ts';
 
@@ -24,6 +29,8 @@ export const LIMITS: GatewayLimits = {
   openRequests: 1_000,
   headerBytes: 16 * 1024,
   requestTimeoutMs: 30_000,
+  bodyRatio: 100,
+  keepAliveMs: 75_000,
 };
 
 export function poolOptions(changes: Partial<PoolOptions> = {}): PoolOptions {
@@ -44,6 +51,7 @@ export function routerOptions(changes: {
   pool?: Partial<PoolOptions>;
   limits?: Partial<GatewayLimits>;
   settings?: Partial<RouterOptions['reloadable']['settings']>;
+  surface?: Partial<SurfaceOptions>;
 }): RouterOptions {
   return {
     region: 'test',
@@ -57,6 +65,7 @@ export function routerOptions(changes: {
       pools: [poolOptions(changes.pool)],
       settings: { ...REGIONAL_DEFAULTS, ...changes.settings },
       limits: { ...LIMITS, ...changes.limits },
+      surface: { cors: null, explain: false, ...changes.surface },
     },
   };
 }
@@ -103,7 +112,11 @@ export async function startHarness(
     clock: systemClock,
     timers: systemTimers,
     limits: { ...limits, connections: 10_000 },
-    routes: clientRoutes(shell.requests, () => [{ id: 'm', maxModelLen: null }]),
+    routes: clientRoutes(shell.requests, () => [
+      { id: 'm', root: 'm', parent: null, maxModelLen: null },
+      { id: 'org/m:1', root: 'org/m:1', parent: null, maxModelLen: 4_096 },
+    ]),
+    cors: () => options.reloadable.surface.cors,
     leaving: () => false,
     onLimit: (limit) => metrics.add('limit_hits_total', { limit }),
     onRefused: (call, error) => shell.refused(call, error),
