@@ -105,7 +105,7 @@ export class EngineState {
       phaseSinceMs:
         target === undefined ? this.lifecycle.sinceMs : phaseSinceMs(this.lifecycle, target),
       degradedFor: phase === 'degraded' ? (target?.health.degradedFor ?? null) : null,
-      slowRatio: target?.slow.ratio(nowMs) ?? null,
+      slowRatio: target?.cost.slow.ratio(nowMs) ?? null,
       progress: phase === 'loading' ? this.progress : null,
       gpus: this.health.gpus,
       etaMs: phase === 'loading' ? this.lifecycle.loadEtaMs(nowMs) : warmingMs,
@@ -140,7 +140,7 @@ export class EngineState {
     this.questions.identified(known, nowMs);
     if (known) {
       this.identity = result.identity;
-      for (const target of this.targets) target.toldSteps(result.identity.stepTokens ?? null);
+      for (const target of this.targets) target.cost.toldSteps(result.identity.stepTokens ?? null);
       this.touch();
       return;
     }

@@ -135,7 +135,7 @@ export class Generations {
     if (!this.warmUp.done) return;
     for (const each of this.targets) {
       each.calibrationEnded();
-      each.slow.reset();
+      each.cost.slow.reset();
       each.health.reset(nowMs);
     }
     // The others generate by themselves, and have shown nothing yet.

@@ -52,7 +52,10 @@ export class EngineHealth {
   run(nowMs: number): void {
     const ready = this.lifecycle.phase === 'ready';
     for (const target of this.targets) {
-      const { health, slow } = target;
+      const {
+        health,
+        cost: { slow },
+      } = target;
       if (ready && health.degradedFor === null && slow.isSlow(nowMs)) health.slow(nowMs);
       this.say(target, ready);
     }
@@ -69,7 +72,11 @@ export class EngineHealth {
   }
 
   private say(target: TargetState, ready: boolean): void {
-    const { rank, health, slow } = target;
+    const {
+      rank,
+      health,
+      cost: { slow },
+    } = target;
     const reason = ready ? health.degradedFor : null;
     const before = this.said[rank] ?? null;
     if (reason === before) return;

@@ -52,8 +52,8 @@ export class Probes {
   dueMs(target: TargetState, nowMs: number): number | null {
     const prober = this.probers[target.rank];
     if (prober === undefined) return null;
-    prober.vouched(target.vouchedMs);
-    prober.suspected(target.failedMs);
+    prober.vouched(target.signs.vouchedMs);
+    prober.suspected(target.signs.failedMs);
     return prober.dueMs(phaseOf(this.lifecycle, target), target.silence(nowMs));
   }
 
@@ -76,7 +76,7 @@ export class Probes {
   ): 'good' | 'bad' | 'forgiven' | undefined {
     const { target } = probe;
     const engine = {
-      movedMs: target.lastMovedMs,
+      movedMs: target.signs.movedMs,
       foreign: (target.foreignNow(nowMs)?.open ?? 0) > 0,
     };
     const verdict = this.probers[target.rank]?.ended(outcomeOf(outcome), engine, nowMs);
@@ -96,7 +96,7 @@ export function probeTokens(target: TargetState): {
 
 /** ms; what waits before a probe is in it. */
 export function probeDeadline(target: TargetState, ownTokens: number, nowMs: number): number {
-  const curve = target.learner.curve();
+  const curve = target.cost.curve();
   const { waitingMs } = target.backlog.figures(curve, nowMs);
   const slotWaitMs = target.slots.slotWaitMs(target.ledger.openCount(), nowMs) ?? 0;
   return probeDeadlineMs(Math.max(waitingMs, slotWaitMs), prefillMs(curve, ownTokens, 0));
@@ -104,7 +104,10 @@ export function probeDeadline(target: TargetState, ownTokens: number, nowMs: num
 
 /** A probe's end counts for or against its rank. */
 function judge(probe: EndedProbe, outcome: GenerationOutcome, nowMs: number): void {
-  const { health, slow } = probe.target;
+  const {
+    health,
+    cost: { slow },
+  } = probe.target;
   const pace = outcome.kind === 'ok' ? paceShown(probe, outcome, nowMs) : null;
   health.probed({ good: outcome.kind === 'ok', atPace: slow.isAtPace(pace) }, nowMs);
 }
@@ -116,12 +119,12 @@ function judge(probe: EndedProbe, outcome: GenerationOutcome, nowMs: number): vo
 function paceShown(probe: EndedProbe, ok: GoodGeneration, nowMs: number): number | null {
   const { target, sentMs } = probe;
   const prompt = ok.promptTokens ?? probeTokens(target).uncached;
-  if (prompt < PACE_TOKENS / 2) return target.slow.ratio(nowMs);
+  if (prompt < PACE_TOKENS / 2) return target.cost.slow.ratio(nowMs);
   const cached = Math.min(prompt, ok.cachedTokens ?? 0);
   const alone = probe.alone && target.aloneSince(sentMs);
   const shown = { ms: ok.ttftMs, uncached: prompt - cached, cached, alone };
-  const own = target.probePace(shown, nowMs);
-  const users = target.slow.ratio(nowMs);
+  const own = target.cost.probePace(shown, nowMs);
+  const users = target.cost.slow.ratio(nowMs);
   if (alone || users === null || own === null) return own ?? users;
   return Math.min(own, users);
 }

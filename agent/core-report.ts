@@ -106,7 +106,7 @@ export function buildReport(
 }
 
 function figuresOf(target: TargetState, derived: string[], nowMs: number): Figures {
-  const curve = target.learner.curve();
+  const curve = target.cost.curve();
   const waiting = target.backlog.figures(curve, nowMs, target.untold(nowMs));
   const foreign = target.foreignNow(nowMs);
   const meanPrompt = target.meanPromptTokens;
@@ -124,8 +124,8 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   const rate = prefillRate(target);
   if (rate?.derived === true) derived.push('prefillTps');
   return {
-    prefillCost: target.knownCurve,
-    costError: target.costErrors.figures(),
+    prefillCost: target.cost.known,
+    costError: target.cost.errors.figures(),
     waitingPrefillMs: unread ? null : (told?.ms ?? waiting.waitingMs),
     waitingPrefillTokens: unread ? null : Math.round(told?.tokens ?? waiting.waitingTokens),
     unattributedTokens: told?.unattributed ?? foreignTokens,
@@ -164,7 +164,7 @@ function toldWaiting(
 ): { readonly ms: number; readonly tokens: number; readonly unattributed: number } | null {
   const correction = target.told.correctionTokens();
   if (correction === null) return null;
-  const curve = target.learner.curve();
+  const curve = target.cost.curve();
   const { waitingMs, waitingTokens } = target.backlog.figures(curve, nowMs);
   return {
     ms: waitingMs + (correction > 0 ? prefillMs(curve, correction, 0) : 0),
@@ -179,10 +179,10 @@ function prefillRate(
 ): { readonly tps: number; readonly derived: boolean } | null {
   const told = target.told.rate();
   if (told?.derived === false) return told;
-  const seen = target.busy.tps();
+  const seen = target.cost.busy.tps();
   if (seen !== null) return { tps: seen, derived: false };
   if (told !== null) return told;
-  if (target.knownCurve === null) return null;
-  const ms = prefillMs(target.learner.curve(), RATE_TOKENS, 0);
+  if (target.cost.known === null) return null;
+  const ms = prefillMs(target.cost.curve(), RATE_TOKENS, 0);
   return { tps: (RATE_TOKENS * 1_000) / ms, derived: true };
 }

@@ -2,11 +2,12 @@
 // last scrapes said. Straight-line: the policies decide.
 
 import type { CoreContext } from './core-context.ts';
+import { TargetCost } from './core-cost.ts';
+import type { PromptTokens } from './core-cost.ts';
 import type { AgentEvent, GenerateOrder, GenerationOutcome, RankScrape } from './events.ts';
 import { Admission } from './policy/admission.ts';
 import { Backlog, entryMs } from './policy/backlog.ts';
 import type { UntoldWork } from './policy/backlog.ts';
-import { CostErrors } from './policy/cost-error.ts';
 import { EngineTold } from './policy/engine-told.ts';
 import { ForeignTraffic } from './policy/foreign.ts';
 import type { Foreign, Heard } from './policy/foreign.ts';
@@ -17,25 +18,14 @@ import { KvHearing } from './policy/kv-hearing.ts';
 import { LedgerHistory } from './policy/ledger-history.ts';
 import { Ledger } from './policy/ledger.ts';
 import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts';
-import { PrefillObserver } from './policy/prefill-observer.ts';
-import { BusyRate } from './policy/busy-rate.ts';
+import { LifeSigns } from './policy/life-signs.ts';
 import { ScrapeRates } from './policy/scrape-rates.ts';
-import { paceOf, SlowWatch, tellsPace } from './policy/slow-watch.ts';
 import { SlotEstimate } from './policy/slots.ts';
-import { StepFit } from './policy/step-fit.ts';
 import { TokenRatio } from './policy/token-ratio.ts';
 import { UnstreamedCount } from './policy/unstreamed.ts';
-import { addToSums, emptySums } from '../shared/model/cost-curve.ts';
-import type { CostCurve } from '../shared/model/cost-curve.ts';
 import type { Incarnation, LeaseId, LinkId, ReplicaId } from '../shared/model/ids.ts';
 import type { LeaseFacts, ResumeState, RouterMessage } from '../shared/protocol/messages.ts';
 
-/** Observations after which a curve that was neither calibrated nor inherited is told to routers. */
-const ENOUGH_OBSERVATIONS = 4;
-/** Relative spread of a calibrated or inherited curve. */
-const ANCHOR_SPREAD = 0.5;
-/** Relative spread of an earlier engine life's curve: the same model on the same machine, most likely. */
-const REBORN_SPREAD = 1;
 const FOREIGN_EVERY_MS = 100;
 /** Waiting tokens by which ledger and engine may differ unsaid. */
 const DISAGREE_TOKENS = 16_384;
@@ -59,14 +49,12 @@ export class TargetState {
   readonly slots: SlotEstimate;
   readonly trust = new HitTrust();
   readonly ratio = new TokenRatio();
-  readonly learner: StepFit;
+  readonly cost: TargetCost;
   readonly hearing = new KvHearing();
-  readonly costErrors = new CostErrors();
-  readonly busy = new BusyRate();
   readonly told = new EngineTold();
   readonly kv: KvBook;
   readonly health: Health;
-  readonly slow: SlowWatch;
+  readonly signs = new LifeSigns();
   /** The last good scrape and when it was asked for. */
   scrape: { readonly rank: RankScrape; readonly sentMs: number } | null = null;
   /** Grows with every change that a report would show. */
@@ -76,17 +64,7 @@ export class TargetState {
   private readonly admission = new Admission();
   private readonly foreign = new ForeignTraffic();
   private readonly unstreamed = new UnstreamedCount();
-  private readonly observer = new PrefillObserver();
-  private curveKnown = false;
-  /** What calibration had prefills take, however the engine does since. */
-  private calibratedCurve: CostCurve | null = null;
-  private measured = false;
   private disagreed = false;
-  /** When work last began to wait for tokens, and when a token or counter last moved. */
-  private workSinceMs = -Infinity;
-  private movedMs = -Infinity;
-  private lastFirstTokenMs = -Infinity;
-  private lastFailureMs = -Infinity;
   private nowMs = -Infinity;
   private foreignCounted: { readonly atMs: number; readonly foreign: Foreign | null } | null = null;
 
@@ -95,10 +73,9 @@ export class TargetState {
     this.rank = rank;
     const { settings } = context;
     this.slots = new SlotEstimate(settings.runningMax);
-    this.learner = new StepFit(settings.stepTokens);
+    this.cost = new TargetCost(settings);
     this.context = context;
     this.health = new Health(settings.probeRecoveries);
-    this.slow = new SlowWatch(settings);
     this.kv = new KvBook(() => ({
       bytesPerToken: this.ratio.mean,
       capacityTokens: this.scrape?.rank.kvCapacityTokens ?? null,
@@ -115,22 +92,6 @@ export class TargetState {
         full: () => context.emit({ kind: 'limit', limit: 'ledger' }),
       },
     });
-  }
-
-  /** The curve that routers may rely on; null until calibrated, inherited or learned. */
-  get knownCurve(): CostCurve | null {
-    const learned = this.learner.observations >= ENOUGH_OBSERVATIONS;
-    return this.curveKnown || learned ? this.learner.curve() : null;
-  }
-
-  /** A user's last first token. */
-  get vouchedMs(): number {
-    return this.lastFirstTokenMs;
-  }
-
-  /** When the engine last failed a user's attempt. */
-  get failedMs(): number {
-    return this.lastFailureMs;
   }
 
   message(from: LedgerLink, message: LedgerMessage, nowMs: number): LedgerVerdict {
@@ -153,8 +114,8 @@ export class TargetState {
     const own = foreignBefore ? this.history.prefilledBetween(lastMs, sentMs) : null;
     this.scrape = { rank, sentMs };
     this.rates.scraped(rank, { users, own }, sentMs);
-    this.movedMs = Math.max(this.movedMs, this.rates.movedMs);
-    this.told.scraped(rank, this.backlog.figures(this.learner.curve(), nowMs).waitingTokens);
+    this.signs.moved(this.rates.movedMs);
+    this.told.scraped(rank, this.backlog.figures(this.cost.curve(), nowMs).waitingTokens);
     this.slots.tell(rank.runningMax);
     this.foreignCounted = null;
     const { running, waiting, kvUsageRatio } = rank;
@@ -198,29 +159,19 @@ export class TargetState {
     this.told.clear();
     this.disagreed = false;
     this.slots.clear();
-    this.observer.clear();
     this.admission.clear();
     this.unstreamed.clear();
     this.kv.clear();
     this.trust.reset();
-    this.costErrors.clear();
     this.hearing.reborn();
-    this.slow.reset();
-    this.calibratedCurve = null;
+    this.cost.reborn();
     this.scrape = null;
-    if (this.knownCurve !== null) this.learner.settle(REBORN_SPREAD);
-    this.curveKnown = false;
-    this.movedMs = nowMs;
+    this.signs.moved(nowMs);
   }
 
   /** Takes over what routers remember of this engine life. */
   resume(state: ResumeState, nowMs: number): void {
-    if (state.prefillCost !== null) {
-      this.learner.anchor(state.prefillCost, ANCHOR_SPREAD);
-      this.curveKnown = true;
-      this.calibratedCurve = state.prefillCost;
-    }
-    if (state.prefillTps !== null) this.busy.adopt(state.prefillTps);
+    this.cost.resume(state);
     this.ratio.adopt(state.bytesPerToken, state.partTokens);
     this.kv.index.restore(state.runs, state.leaves);
     this.trust.adopt(state.kappa);
@@ -228,19 +179,14 @@ export class TargetState {
     this.version += 1;
   }
 
-  /** The engine tells how many tokens one of its steps computes; an operator who says so knows better. */
-  toldSteps(stepTokens: number | null): void {
-    if (stepTokens === null || this.context.settings.stepTokens !== null) return;
-    this.learner.tell(stepTokens);
+  /** Measured alone on an idle engine. */
+  calibrated(ms: number, tokens: PromptTokens): void {
+    this.cost.calibrated(ms, tokens);
+    this.version += 1;
   }
 
-  /** Measured alone on an idle engine. */
-  calibrated(ms: number, tokens: { readonly uncached: number; readonly cached: number }): void {
-    const sums = emptySums();
-    addToSums(sums, tokens.uncached, tokens.cached);
-    this.learner.observe({ ms, lone: true, instants: 1, sums });
-    this.measured = true;
-    this.version += 1;
+  calibrationEnded(): void {
+    if (this.cost.calibrationEnded()) this.version += 1;
   }
 
   /** The engine sleeps or its cache was reset: nothing is cached. */
@@ -255,7 +201,7 @@ export class TargetState {
     const { hearing, replica, rank } = this;
     const live = event.kind === 'kvEvents';
     const outcome = live ? hearing.live(event.batches, nowMs) : hearing.replayed(event, nowMs);
-    if (live) this.moved(nowMs);
+    if (live) this.signs.moved(nowMs);
     if (outcome.emptied) this.cacheEmptied();
     else if (outcome.evicted) this.kv.fit(nowMs);
     if (outcome.lost) this.context.log('warn', 'kv_events_lost', { replica, rank });
@@ -264,43 +210,12 @@ export class TargetState {
     return outcome.restarted ? 'restarted' : 'same';
   }
 
-  calibrationEnded(): void {
-    if (this.learner.observations === 0) return;
-    this.learner.settle(ANCHOR_SPREAD);
-    this.curveKnown = true;
-    if (this.measured) this.calibratedCurve = this.learner.curve();
-    this.measured = false;
-    this.version += 1;
-  }
-
   /** No user's work has been in the engine since then, as far as routers have told. */
   aloneSince(sentMs: number): boolean {
-    return this.ledger.openCount() === 0 && this.workSinceMs < sentMs;
+    return this.ledger.openCount() === 0 && this.signs.workSinceMs < sentMs;
   }
 
-  /** Measured ÷ calibrated ms of a probe; null where nothing was calibrated. One that was alone is an observation. */
-  probePace(
-    probe: {
-      readonly ms: number;
-      readonly uncached: number;
-      readonly cached: number;
-      readonly alone: boolean;
-    },
-    nowMs: number,
-  ): number | null {
-    if (this.calibratedCurve === null) return null;
-    const sums = emptySums();
-    addToSums(sums, probe.uncached, probe.cached);
-    const pace = paceOf({ ms: probe.ms, lone: true, instants: 1, sums }, this.calibratedCurve);
-    if (probe.alone) this.slow.observe(pace, nowMs);
-    return pace;
-  }
-
-  ownSent(
-    order: GenerateOrder,
-    tokens: { readonly uncached: number; readonly cached: number },
-    nowMs: number,
-  ): void {
+  ownSent(order: GenerateOrder, tokens: PromptTokens, nowMs: number): void {
     this.nowMs = nowMs;
     const facts: LeaseFacts = {
       lease: order.id as LeaseId,
@@ -339,31 +254,19 @@ export class TargetState {
     this.nowMs = nowMs;
     this.ledger.expire(nowMs);
     this.admit(nowMs);
-    const curve = this.learner.curve();
+    const curve = this.cost.curve();
     this.version += this.backlog.advance(curve, nowMs).length;
     const engine = {
       stepTokens: curve.stepTokens,
       waitingSinceMs: this.backlog.firstStream()?.sentMs ?? null,
       prefillMs: (entry: LedgerEntry): number => entryMs(curve, entry),
     };
-    for (const glimpsed of this.observer.glimpse(engine, nowMs)) {
-      this.costErrors.observe(this.learner.predictMs(glimpsed), glimpsed.ms);
-      this.learner.glimpse(glimpsed);
-      this.version += 1;
-    }
-    for (const observation of this.observer.settle(engine, nowMs)) {
-      this.learner.observe(observation);
-      this.busy.observe(observation.sums.uncached, observation.ms);
-      const { calibratedCurve } = this;
-      const tells = calibratedCurve !== null && tellsPace(observation, calibratedCurve);
-      if (tells) this.slow.observe(paceOf(observation, calibratedCurve), nowMs);
-      this.version += 1;
-    }
+    this.version += this.cost.run(engine, nowMs);
   }
 
   nextWakeMs(): number | null {
-    const times = [this.ledger.nextExpiryMs(), this.observer.nextWakeMs()];
-    times.push(this.backlog.modelledEndMs(this.learner.curve()));
+    const times = [this.ledger.nextExpiryMs(), this.cost.observer.nextWakeMs()];
+    times.push(this.backlog.modelledEndMs(this.cost.curve()));
     let next = Infinity;
     for (const time of times) if (time !== null) next = Math.min(next, time);
     return next === Infinity ? null : next;
@@ -395,18 +298,8 @@ export class TargetState {
   /** Since when nothing has moved although users' work waits for tokens; null without such work. */
   silence(nowMs: number): { readonly sinceMs: number; readonly largestMs: number } | null {
     if (this.ledger.openCount() === 0) return null;
-    const { largestMs } = this.backlog.figures(this.learner.curve(), nowMs);
-    return { sinceMs: Math.max(this.workSinceMs, this.movedMs), largestMs };
-  }
-
-  /** The engine did something that no token or counter shows: it told of KV blocks. */
-  moved(atMs: number): void {
-    this.movedMs = Math.max(this.movedMs, atMs);
-  }
-
-  /** When a token, counter or KV event was last seen to have moved. */
-  get lastMovedMs(): number {
-    return this.movedMs;
+    const { largestMs } = this.backlog.figures(this.cost.curve(), nowMs);
+    return { sinceMs: this.signs.silentSinceMs, largestMs };
   }
 
   private deliver(from: LedgerLink, message: LedgerMessage, nowMs: number): LedgerVerdict {
@@ -423,22 +316,22 @@ export class TargetState {
   }
 
   private opened(entry: LedgerEntry): void {
-    if (entry.router !== null && this.ledger.openCount() === 1) this.workSinceMs = entry.sentMs;
+    if (entry.router !== null && this.ledger.openCount() === 1) this.signs.workBegan(entry.sentMs);
     this.history.opened(entry);
     this.backlog.add(entry);
-    if (!entry.facts.streamed) this.observer.sentUnseen(entry);
+    if (!entry.facts.streamed) this.cost.observer.sentUnseen(entry);
     if (entry.router !== null) this.kv.opened(entry, this.nowMs);
   }
 
   private showedFirstToken(entry: LedgerEntry): void {
     const atMs = entry.firstTokenMs ?? entry.sentMs;
-    this.movedMs = Math.max(this.movedMs, atMs);
-    if (entry.router !== null) this.lastFirstTokenMs = Math.max(this.lastFirstTokenMs, atMs);
+    this.signs.moved(atMs);
+    if (entry.router !== null) this.signs.vouched(atMs);
     const tells = entry.facts.streamed && this.backlog.isNext(entry) && !this.isLimited();
-    if (!tells) this.observer.blurred(atMs);
+    if (!tells) this.cost.observer.blurred(atMs);
     if (entry.facts.streamed) this.unstreamed.streamed(atMs);
     this.backlog.pass(entry, atMs);
-    this.observer.passed(entry, atMs);
+    this.cost.observer.passed(entry, atMs);
     this.kv.confirmed(entry);
   }
 
@@ -447,16 +340,16 @@ export class TargetState {
     const endedMs = entry.endedMs ?? entry.sentMs;
     const open = this.ledger.openCount() + 1;
     const failedUser = entry.outcome === 'failed' && entry.router !== null;
-    if (failedUser) this.lastFailureMs = Math.max(this.lastFailureMs, endedMs);
+    if (failedUser) this.signs.failed(endedMs);
     if (entry.outcome !== 'complete') this.cutShort(entry, endedMs);
     const past = entry.prefillEndMs !== null || entry.outcome === 'complete';
     if (!entry.facts.streamed && past) this.unstreamed.ended(endedMs);
     if (entry.outcome === 'complete') {
       this.backlog.pass(entry, endedMs);
-      this.movedMs = Math.max(this.movedMs, endedMs);
+      this.signs.moved(endedMs);
       this.learn(entry);
     }
-    this.backlog.remove(entry, this.learner.curve(), endedMs);
+    this.backlog.remove(entry, this.cost.curve(), endedMs);
     this.kv.closed(entry, this.nowMs);
     this.history.closedAt(entry, this.nowMs);
     if (entry.router === null) return;
@@ -467,8 +360,8 @@ export class TargetState {
 
   /** An end without a whole answer: where the prefill may have been cut short, nobody knows how much was done. */
   private cutShort(entry: LedgerEntry, endedMs: number): void {
-    if (!entry.facts.streamed) this.observer.abandonedUnseen(entry, endedMs);
-    else if (entry.prefillEndMs === null) this.observer.blurred(endedMs);
+    if (!entry.facts.streamed) this.cost.observer.abandonedUnseen(entry, endedMs);
+    else if (entry.prefillEndMs === null) this.cost.observer.blurred(endedMs);
   }
 
   /** What the usage of a user's finished request teaches. */
@@ -522,7 +415,7 @@ export class TargetState {
     const open = this.backlog.unstreamedAt(atMs);
     const passed = this.unstreamed.passed({ firstTokensTotal, atMs }, open);
     if (passed !== null && !this.hasForeign())
-      this.backlog.correct(passed, this.learner.curve(), atMs);
+      this.backlog.correct(passed, this.cost.curve(), atMs);
   }
 
   private hasForeign(): boolean {

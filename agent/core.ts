@@ -97,7 +97,7 @@ export class AgentCore {
           report: this.reportOf(engine, target, nowMs),
           openLeases: target.ledger.openCount(),
           waitingRequests: target.backlog.size,
-          costObservations: target.learner.observations,
+          costObservations: target.cost.observations,
           kvEvents: target.hearing.heard,
         })),
       })),

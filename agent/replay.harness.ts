@@ -101,7 +101,7 @@ export class Replay {
 
   private predictMs(request: RecordedRequest): number {
     const { promptTokens, cachedTokens } = request;
-    return prefillMs(this.target.learner.curve(), promptTokens - cachedTokens, cachedTokens);
+    return prefillMs(this.target.cost.curve(), promptTokens - cachedTokens, cachedTokens);
   }
 
   private until(atMs: number): void {

@@ -72,7 +72,7 @@ describe.each(Object.keys(RECORDINGS))('%s, one request ahead', (name) => {
     expect(told).toHaveLength(RECORDINGS[name]?.length ?? 0);
     expect(median(errorsOf(told))).toBeLessThan(0.1);
     // The agent says the same of itself, where observations were enough.
-    const said = replay.target.costErrors.figures();
+    const said = replay.target.cost.errors.figures();
     if (said !== null) expect(said.p50).toBeLessThan(0.1);
   });
 });
