@@ -19,6 +19,33 @@ describe('rates', () => {
     expect(rates.itlMs).toBeCloseTo(20);
   });
 
+  test('a token time measured over a hang is unknown a minute later, or in the next engine life', () => {
+    const hung = (): ScrapeRates => {
+      const rates = new ScrapeRates();
+      rates.scraped(at({ itlSumSeconds: 10, itlCount: 100 }), USERS, 0);
+      rates.scraped(at({ itlSumSeconds: 100, itlCount: 150 }), USERS, 1_000);
+      expect(rates.itlMs).toBeCloseTo(1_800);
+      return rates;
+    };
+    const idle = hung();
+    idle.scraped(at({ itlSumSeconds: 100, itlCount: 150 }), { users: false, own: null }, 61_000);
+    expect(idle.itlMs).toBeCloseTo(1_800);
+    idle.scraped(at({ itlSumSeconds: 100, itlCount: 150 }), { users: false, own: null }, 62_000);
+    expect(idle.itlMs).toBeNull();
+    const reborn = hung();
+    reborn.clear();
+    expect(reborn.itlMs).toBeNull();
+  });
+
+  test('what was measured long ago hardly counts beside new tokens', () => {
+    const rates = new ScrapeRates();
+    rates.scraped(at({ itlSumSeconds: 0, itlCount: 0 }), USERS, 0);
+    rates.scraped(at({ itlSumSeconds: 90, itlCount: 50 }), USERS, 1_000);
+    rates.scraped(at({ itlSumSeconds: 90, itlCount: 50 }), USERS, 50_000);
+    rates.scraped(at({ itlSumSeconds: 91, itlCount: 100 }), USERS, 51_000);
+    expect(rates.itlMs).toBeLessThan(25);
+  });
+
   test('the agent’s own tokens are no token time', () => {
     const rates = new ScrapeRates();
     rates.scraped(at({ itlSumSeconds: 10, itlCount: 100 }), { users: false, own: null }, 0);

@@ -1,7 +1,8 @@
 // Rates from the engine's counters, one rank: token time, preemptions a minute, mean uncached prompt.
 //
-// Counters are totals; a rate needs two scrapes of one engine life. Figures hold while nothing moves: an idle
-// engine keeps its last token time. `null` until there is something to say.
+// Counters are totals; a rate needs two scrapes of one engine life. Figures hold while nothing moves, but the token
+// time only for `ITL_HOLD_MS`: one that was measured over a hang would keep requests away, and without them nothing
+// would ever correct it. `null` until there is something to say.
 
 import type { RankScrape } from '../events.ts';
 
@@ -10,6 +11,8 @@ const PREEMPTION_WINDOW_MS = 60_000;
 const HALF_PROMPTS = 50;
 /** Of token times: engines with long prefills between their tokens need some seconds to show a mean. */
 const HALF_LIFE_MS = 5_000;
+/** Without a token a token time says nothing after this long. */
+const ITL_HOLD_MS = 60_000;
 
 export interface Prompts {
   readonly prompts: number;
@@ -39,7 +42,8 @@ export class ScrapeRates {
   /** Token times and tokens, both fading with time. */
   private itlMsSum = 0;
   private itlTokens = 0;
-  private beforeMs = -Infinity;
+  /** When tokens last told a time. */
+  private itlAtMs = -Infinity;
   private readonly prompts = new PromptMean();
   private readonly strangers = new PromptMean();
   /** Preemption totals of the last minute, oldest first. */
@@ -63,7 +67,7 @@ export class ScrapeRates {
 
   clear(): void {
     this.before = null;
-    this.beforeMs = -Infinity;
+    this.forgetItl();
     this.preemptions = [];
     this.moved = -Infinity;
   }
@@ -78,20 +82,14 @@ export class ScrapeRates {
     atMs: number,
   ): void {
     const { users, own } = since;
-    const { before, beforeMs } = this;
+    const { before } = this;
     this.before = scrape;
-    this.beforeMs = atMs;
     this.notePreemptions(scrape.preemptionsTotal, atMs);
     if (before === null) return;
     if (COUNTERS.some((name) => (delta(scrape[name], before[name]) ?? 0) > 0)) this.moved = atMs;
+    if (atMs - this.itlAtMs > ITL_HOLD_MS) this.forgetItl();
     if (!users) return;
-    const count = delta(scrape.itlCount, before.itlCount);
-    const seconds = delta(scrape.itlSumSeconds, before.itlSumSeconds);
-    if (count !== null && seconds !== null && count > 0) {
-      const keep = 0.5 ** (Math.max(0, atMs - beforeMs) / HALF_LIFE_MS);
-      this.itlMsSum = this.itlMsSum * keep + seconds * 1_000;
-      this.itlTokens = this.itlTokens * keep + count;
-    }
+    this.noteItl(scrape, before, atMs);
     const computed = delta(scrape.computedTokensTotal, before.computedTokensTotal);
     const prompts = delta(scrape.firstTokensTotal, before.firstTokensTotal);
     if (computed === null || prompts === null) return;
@@ -108,6 +106,22 @@ export class ScrapeRates {
     // Less than a minute of history is not stretched to one: two preemptions in a second are two.
     const minutes = Math.max(1, (last.atMs - first.atMs) / 60_000);
     return (last.total - first.total) / minutes;
+  }
+
+  private noteItl(scrape: RankScrape, before: RankScrape, atMs: number): void {
+    const count = delta(scrape.itlCount, before.itlCount);
+    const seconds = delta(scrape.itlSumSeconds, before.itlSumSeconds);
+    if (count === null || seconds === null || count === 0) return;
+    const keep = 0.5 ** (Math.max(0, atMs - this.itlAtMs) / HALF_LIFE_MS);
+    this.itlMsSum = this.itlMsSum * keep + seconds * 1_000;
+    this.itlTokens = this.itlTokens * keep + count;
+    this.itlAtMs = atMs;
+  }
+
+  private forgetItl(): void {
+    this.itlMsSum = 0;
+    this.itlTokens = 0;
+    this.itlAtMs = -Infinity;
   }
 
   private notePreemptions(total: number | null, atMs: number): void {
