@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import { Packr } from 'msgpackr';
 import { afterEach, describe, expect, test } from 'vitest';
 import { Publisher } from 'zeromq';
@@ -214,6 +215,22 @@ test('an address where nobody answers is said once', async () => {
   expect(ear.lines[0]).toContain('nobody answers');
 });
 
+test('a port that speaks no ZeroMQ is nobody, said once, however often it is tried', async () => {
+  let tries = 0;
+  const server = createServer((socket) => {
+    tries += 1;
+    socket.end('HTTP/1.1 400 Bad Request\r\n\r\n');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  running.push(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const ear = new Ear({ endpoint: `tcp://127.0.0.1:${port}` });
+  await ear.listener.start();
+  await until(() => tries >= 3);
+  expect(ear.lines).toHaveLength(1);
+  expect(ear.lines[0]).toContain('nobody answers');
+});
+
 test('what is no batch is counted and harms nothing', async () => {
   const { publisher, endpoint } = await engine();
   const ear = new Ear({ endpoint });
@@ -223,6 +240,8 @@ test('what is no batch is counted and harms nothing', async () => {
   publisher.publish(packr.pack([1, [{ type: 'BlockMoved' }], 0]));
   await until(() => ear.counts.unknown_event === 1);
   expect(ear.counts.malformed).toBe(1);
+  expect(ear.lines).toHaveLength(1);
+  expect(ear.lines[0]).toContain('no batch');
 });
 
 test('a flood is dropped beyond 1,024 batches, and what was kept is handed on in one piece', async () => {

@@ -59,6 +59,7 @@ export class KvListener {
   private windowBytes = 0;
   private asked = 0;
   private lost = false;
+  private strange = false;
   private open = true;
 
   constructor(deps: KvListenerDeps) {
@@ -120,7 +121,8 @@ export class KvListener {
       reconnectMaxInterval: RECONNECT_MAX_MS,
     });
     this.subscriber = subscriber;
-    subscriber.events.on('connect', () => this.connected());
+    // Whatever else listens at the address takes the connection too, and then fails at ZeroMQ's greeting.
+    subscriber.events.on('handshake', () => this.connected());
     subscriber.events.on('connect:retry', () => this.disconnected());
     if (options.bind) await subscriber.bind(this.events);
     else subscriber.connect(this.events);
@@ -143,7 +145,7 @@ export class KvListener {
     this.openWindow();
     if (full) return count('dropped', 1);
     const message = decodeKvFrames(frames, { tokens: false });
-    if (message.kind !== 'batch') return count('malformed', 1);
+    if (message.kind !== 'batch') return this.malformed();
     count('batch', 1);
     if (message.unknownEvents > 0) count('unknown_event', message.unknownEvents);
     this.waiting.push(message.batch);
@@ -194,8 +196,16 @@ export class KvListener {
     }
   }
 
+  /** Said once a connection. */
+  private malformed(): void {
+    this.deps.count('malformed', 1);
+    if (!this.strange) this.say('warn', 'kv events: what comes is no batch of events', {});
+    this.strange = true;
+  }
+
   private connected(): void {
     this.lost = false;
+    this.strange = false;
     this.say('info', 'kv events connected', {});
   }
 
