@@ -3,6 +3,7 @@
 import type { KvEventsOptions } from './policy/kv-event.ts';
 import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
+import type { TlsPaths } from '../shared/runtime/tls-files.ts';
 
 export interface AgentEngineOptions {
   /** Base URL at which the agent reaches the engine, no path. */
@@ -20,6 +21,12 @@ export interface AgentEngineOptions {
   readonly kind?: EngineKind | null;
 }
 
+/** What servers that the agent connects to must prove, and the certificate that they are shown. */
+export interface PeerTlsOptions extends TlsPaths {
+  /** The name that their certificates must be for; null: that of the URL. */
+  readonly serverName: string | null;
+}
+
 export interface AgentOptions {
   readonly pool: string;
   readonly engines: readonly AgentEngineOptions[];
@@ -27,6 +34,10 @@ export interface AgentOptions {
   readonly routers: readonly string[];
   /** Bearer secret towards the routers' link listeners; null on loopback. */
   readonly linkSecret: string | null;
+  /** For `wss` routers; null or absent: the system's CAs, and no certificate of our own. */
+  readonly routerTls?: PeerTlsOptions | null;
+  /** The same for `https` engines. */
+  readonly engineTls?: PeerTlsOptions | null;
   /** Bearer key that the engines ask for; null when they ask for none. */
   readonly engineApiKey: string | null;
   /** `/livez`, `/readyz`, `/metrics`, `/status`, `/v1/proof`. */

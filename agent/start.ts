@@ -8,10 +8,11 @@ import type { LinkEnd } from '../shared/runtime/link-socket.ts';
 import type { AgentId } from '../shared/model/ids.ts';
 import { CoreDriver } from '../shared/runtime/core-driver.ts';
 import { randomHex } from '../shared/runtime/entropy.ts';
-import { createHttpPools, type HttpPools } from '../shared/runtime/http-pool.ts';
+import { createHttpPools, type HttpPools, type PeerTrust } from '../shared/runtime/http-pool.ts';
 import { startLinkClient, type LinkClient } from '../shared/runtime/link-client.ts';
 import type { Resolve } from '../shared/runtime/link-names.ts';
 import type { RoleRuntime } from '../shared/runtime/role.ts';
+import { TlsStore } from '../shared/runtime/tls-material.ts';
 import { SOFTWARE } from '../shared/runtime/version.ts';
 import { AgentCore, type AgentStatus } from './core.ts';
 import { EngineClient } from './engines/client.ts';
@@ -22,7 +23,7 @@ import { processLives, ProcessWitness } from './evidence.ts';
 import { HostWatch, machineFacts, runSmi } from './host.ts';
 import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
-import type { AgentEngineOptions, AgentOptions } from './options.ts';
+import type { AgentEngineOptions, AgentOptions, PeerTlsOptions } from './options.ts';
 import type { KvEventsOptions } from './policy/kv-event.ts';
 import { KvEars } from './kv-ears.ts';
 import { generate, type GenerationDialect } from './probe.ts';
@@ -91,7 +92,10 @@ class Agent implements RunningAgent {
   readonly #options: AgentOptions;
   readonly #runtime: RoleRuntime;
   readonly #surroundings: AgentSurroundings;
-  readonly #pools: HttpPools = createHttpPools(CONNECT_TIMEOUT_MS);
+  readonly #pools: HttpPools;
+  readonly #tls: TlsStore;
+  readonly #engineTrust: PeerTrust | null;
+  readonly #routerTrust: PeerTrust | null;
   readonly #engines: ReadonlyMap<ReplicaId, EngineBeside>;
   readonly #metrics: AgentMetrics = createAgentMetrics();
   readonly #host: HostWatch;
@@ -103,6 +107,12 @@ class Agent implements RunningAgent {
     this.#options = options;
     this.#runtime = runtime;
     this.#surroundings = surroundings;
+    this.#pools = createHttpPools(CONNECT_TIMEOUT_MS, (_origin, problem) =>
+      runtime.log.warn({ problem }, 'engine refused: certificate'),
+    );
+    this.#tls = new TlsStore(runtime);
+    this.#engineTrust = this.#trust(options.engineTls);
+    this.#routerTrust = this.#trust(options.routerTls);
     const engines = options.engines.map((engine) => this.#beside(engine));
     this.#engines = new Map(engines.map((engine) => [engine.replica, engine]));
     this.#host = new HostWatch({
@@ -148,13 +158,26 @@ class Agent implements RunningAgent {
     if (this.#life !== null) await this.#end(this.#life);
     await this.#http?.close();
     await this.#pools.close();
+    this.#tls.close();
+  }
+
+  #trust(tls: PeerTlsOptions | null | undefined): PeerTrust | null {
+    if (tls === null || tls === undefined) return null;
+    const { serverName, ...paths } = tls;
+    return { material: this.#tls.open(paths), serverName };
   }
 
   #beside(engine: AgentEngineOptions): EngineBeside {
     const { timers, clock, log } = this.#runtime;
     const { url, pidFile, unit, log: logFile } = engine;
     const apiKey = this.#options.engineApiKey;
-    const client = new EngineClient({ url, apiKey, pools: this.#pools, timers });
+    const client = new EngineClient({
+      url,
+      apiKey,
+      trust: this.#engineTrust,
+      pools: this.#pools,
+      timers,
+    });
     return {
       replica: replicaOf(engine.advertiseUrl),
       advertiseUrl: engine.advertiseUrl,
@@ -219,6 +242,7 @@ class Agent implements RunningAgent {
     const links = startLinkClient({
       urls: this.#options.routers,
       secret: this.#options.linkSecret,
+      trust: this.#routerTrust,
       runtime: this.#runtime,
       ...(resolve === undefined ? {} : { resolve }),
       onUp: (link) => driver.post({ kind: 'linkUp', link }),

@@ -15,6 +15,13 @@ export const ERRORS = {
   invalid_json: { status: 400, type: 'invalid_request_error', retryable: false, level: 'info' },
   invalid_request: { status: 400, type: 'invalid_request_error', retryable: false, level: 'info' },
   repeated_member: { status: 400, type: 'invalid_request_error', retryable: false, level: 'info' },
+  invalid_api_key: { status: 401, type: 'invalid_request_error', retryable: false, level: 'info' },
+  certificate_required: {
+    status: 403,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'info',
+  },
   context_length_exceeded: {
     status: 400,
     type: 'invalid_request_error',
@@ -50,6 +57,7 @@ export const ERRORS = {
   },
   saturated: { status: 429, type: 'rate_limit_error', retryable: true, level: 'warn' },
   client_closed: { status: 499, type: 'client_closed_request', retryable: false, level: 'info' },
+  tls_unusable: { status: 500, type: 'server_error', retryable: false, level: 'error' },
   internal: { status: 500, type: 'server_error', retryable: true, level: 'error' },
   upstream_failed: { status: 502, type: 'server_error', retryable: true, level: 'warn' },
   no_replica: { status: 503, type: 'server_error', retryable: true, level: 'warn' },

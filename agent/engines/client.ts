@@ -1,7 +1,7 @@
 // Speaking HTTP to one engine: every answer bounded in time and bytes, every failure a value.
 
 import type { Dispatcher } from 'undici';
-import type { HttpPools } from '../../shared/runtime/http-pool.ts';
+import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
 import type { ScrapeResult } from '../events.ts';
 
@@ -9,6 +9,8 @@ export interface EngineClientOptions {
   /** Base URL, no path. */
   readonly url: string;
   readonly apiKey: string | null;
+  /** For an `https` engine; null or absent: the system's CAs. */
+  readonly trust?: PeerTrust | null;
   readonly pools: HttpPools;
   readonly timers: Timers;
 }
@@ -60,8 +62,8 @@ export class EngineClient {
 
   /** Throws as undici does; `failureOf` names it. */
   open(request: EngineRequest): Promise<Dispatcher.ResponseData> {
-    const { apiKey, pools } = this.#options;
-    return pools.get(this.#origin).request({
+    const { apiKey, pools, trust } = this.#options;
+    return pools.get(this.#origin, trust ?? null).request({
       method: request.method,
       path: request.path,
       headers: {

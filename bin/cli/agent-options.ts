@@ -18,6 +18,8 @@ export function agentOptions(agent: AgentConfig, config: FleetConfig): AgentOpti
       kvEvents,
     })),
     routers: agent.routers.map(withoutSlash),
+    routerTls: agent.routerTls,
+    engineTls: agent.engineTls,
     linkSecret: agent.secret,
     engineApiKey: agent.apiKey ?? pool?.apiKey ?? null,
     listen: address(agent.listen),

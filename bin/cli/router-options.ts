@@ -8,14 +8,15 @@ import type {
 import { parseListen, type ListenAddress } from '../../shared/config/address.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 
+const HASH = 'sha256:';
+
 export function routerOptions(config: FleetConfig): RouterOptions {
   const { clients, links, admin, addressProof, siblings } = config.router;
   return {
     region: config.region,
-    clients: address(clients.listen),
-    links: address(links.listen),
-    admin: admin === null ? null : address(admin.listen),
-    linkSecrets: links.secrets,
+    clients: { ...address(clients.listen), tls: clients.tls },
+    links: { ...address(links.listen), tls: links.tls },
+    admin: admin === null ? null : { ...address(admin.listen), tls: admin.tls },
     addressProof,
     siblings,
     reloadable: routerReloadable(config),
@@ -23,7 +24,10 @@ export function routerOptions(config: FleetConfig): RouterOptions {
 }
 
 export function routerReloadable(config: FleetConfig): RouterReloadable {
+  const { clients, links } = config.router;
   return {
+    linkSecrets: links.secrets,
+    clientKeys: clients.keys.map(({ name, hash }) => ({ name, sha256: hash.slice(HASH.length) })),
     pools: config.pools.map((pool) => poolOptions(pool, config.models)),
     settings: config.router.routing,
     limits: config.router.limits,
@@ -46,6 +50,8 @@ function poolOptions(
     ),
     engineApiKey: pool.apiKey,
     agentSecrets: pool.agentSecrets,
+    agentNames: pool.agentNames,
+    engineTls: pool.engineTls,
     engineCidrs: pool.engineCidrs,
     enginePriority: pool.enginePriority,
     cacheSalt: pool.cacheSalt,

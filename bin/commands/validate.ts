@@ -12,7 +12,7 @@ Environment variables that the file names must be set. Secrets that router and a
 
 Examples:
   $ spillway validate -f fleet.yaml
-  $ SPILLWAY_LINK_SECRET=x ENGINE_KEY=y spillway validate -f docs/examples/one-region.yaml`;
+  $ SPILLWAY_LINK_SECRET=at-least-16-characters ENGINE_KEY=y spillway validate -f docs/examples/one-region.yaml`;
 
 interface Flags {
   readonly file: string;

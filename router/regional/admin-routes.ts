@@ -27,12 +27,14 @@ export function adminRoutes(source: AdminSource): readonly Route[] {
       method: 'GET',
       path: '/livez',
       audience: 'operators',
+      open: true,
       handle: (call) => sendText(call, 'alive\n', { contentType: TEXT }),
     },
     {
       method: 'GET',
       path: '/readyz',
       audience: 'operators',
+      open: true,
       handle: (call) => readyz(call, source.readiness()),
     },
     {

@@ -1,7 +1,7 @@
 // What an attempt looks like on the wire to an engine: the client's bytes with the few members exchanged, and
 // headers of our own. Nothing of the client's credentials, cookies or connection goes with it.
 
-import type { HttpPools } from '../../shared/runtime/http-pool.ts';
+import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import { engineBody } from '../gateway/openai-request.ts';
 import type { UpstreamOrder } from '../gateway/upstream.ts';
 import type { Attempt } from './events.ts';
@@ -11,13 +11,17 @@ import type { PoolOptions } from './options.ts';
 export function engineOrder(
   exchange: Exchange,
   attempt: Attempt,
-  deps: { readonly pools: HttpPools; readonly pool: PoolOptions | undefined },
+  deps: {
+    readonly pools: HttpPools;
+    readonly trust: PeerTrust | null;
+    readonly pool: PoolOptions | undefined;
+  },
 ): UpstreamOrder {
   const { request } = exchange;
   if (request === null) throw new Error('an attempt after the answer had begun');
   const { pool } = deps;
   return {
-    pool: deps.pools.get(attempt.url),
+    pool: deps.pools.get(attempt.url, deps.trust),
     path: exchange.facts.path,
     headers: engineHeaders(exchange, attempt, pool?.engineApiKey ?? null),
     body: engineBody(request, {

@@ -13,6 +13,8 @@ import { replicaLabel } from './routed-headers.ts';
 export interface ExchangeFacts {
   readonly id: RequestId;
   readonly clientId: string | null;
+  /** Who asks, by its key or certificate. */
+  readonly client: string | null;
   /** The path that the client asked: the engine is asked the same. */
   readonly path: string;
   readonly arrivedMs: number;
@@ -54,6 +56,7 @@ export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
   return {
     id: facts.id,
     clientId: facts.clientId,
+    client: facts.client,
     route: progress.route,
     outcome: end.outcome,
     status: end.status ?? null,

@@ -1,12 +1,17 @@
 // An HTTP listener with a table of routes. Every answer carries a request id, every unknown path or method
 // gets an error in OpenAI's envelope, and a handler that throws costs its own request only.
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { FleetError } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
+import {
+  createHttpServer,
+  type HandshakeFailed,
+  type ServerTls,
+} from '../../shared/runtime/tls-server.ts';
 import { apiRouteOf } from '../gateway/api-routes.ts';
 import { corsHeaders, isPreflight, preflightHeaders, type CorsPolicy } from '../gateway/cors.ts';
 import { errorFacts } from '../gateway/error-envelope.ts';
@@ -15,12 +20,15 @@ import { requestIdOf } from '../gateway/openai-request.ts';
 import { Reply } from '../gateway/reply.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
+import type { Door } from './client-door.ts';
 import { UnparsedRefusals } from './http-refusals.ts';
 import type { Listen } from './options.ts';
 
 export interface Call {
   readonly id: RequestId;
   readonly clientId: string | null;
+  /** Who asks, by its key or certificate; null where neither was needed. */
+  readonly client: string | null;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly reply: Reply;
@@ -38,6 +46,8 @@ export interface Route {
   readonly path: string;
   /** Pages of other origins may reach those for clients, where the configuration has it so; never the others. */
   readonly audience: 'clients' | 'operators';
+  /** Answered to whoever asks, without a key. */
+  readonly open?: true;
   /** May throw `FleetError`, before anything was written. */
   readonly handle: (call: Call) => void | Promise<void>;
 }
@@ -55,6 +65,11 @@ export interface ListenerLimits {
 
 export interface ListenerOptions {
   readonly listen: Listen;
+  /** Null: plain HTTP. */
+  readonly tls: ServerTls | null;
+  readonly handshakeFailed: HandshakeFailed;
+  /** Asked before the handler of every route that is not `open`. */
+  readonly door: Door;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly limits: ListenerLimits;
@@ -88,15 +103,14 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
     refusals.parsed(request, response);
     void serve(options, refusals, { request, response });
   };
-  const server = createServer(
-    {
-      connectionsCheckingInterval: 1_000,
-      noDelay: true,
-      // Refused below, with the headers that every answer has.
-      requireHostHeader: false,
-    },
-    handle,
-  );
+  const http = {
+    connectionsCheckingInterval: 1_000,
+    noDelay: true,
+    // Refused below, with the headers that every answer has.
+    requireHostHeader: false,
+  };
+  const { tls, handshakeFailed } = options;
+  const server = createHttpServer({ http, tls, handshakeFailed }, handle);
   // A body is asked for when its request is known to be for somebody.
   server.on('checkContinue', handle);
   // An expectation that nobody knows is no reason to refuse.
@@ -147,7 +161,10 @@ async function serve(
   response.on('error', () => undefined);
   try {
     const onPath = routesOn(options.routes, call.path);
-    if (!call.answerPreflight(onPath)) await findRoute(onPath, call).handle(call);
+    if (call.answerPreflight(onPath)) return;
+    const route = findRoute(onPath, call);
+    if (route.open !== true) call.client = options.door(call);
+    await route.handle(call);
   } catch (cause) {
     const error = refusals.cameTooLate(request)
       ? new FleetError('request_timeout', 'The request did not arrive in time.', { cause })
@@ -162,6 +179,7 @@ async function serve(
 class HttpCall implements Call {
   readonly id: RequestId;
   readonly clientId: string | null;
+  client: string | null = null;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly reply: Reply;

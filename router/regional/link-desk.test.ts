@@ -1,25 +1,37 @@
 import { describe, expect, test } from 'vitest';
-import { linkCredentials } from './link-desk.ts';
+import { linkRules } from './link-desk.ts';
 import type { PoolOptions } from './options.ts';
 
-const pool = (id: string, agentSecrets: string[] = []): PoolOptions => ({
+const pool = (
+  id: string,
+  { agentSecrets = [], agentNames = [] }: Partial<PoolOptions> = {},
+): PoolOptions => ({
   id,
   models: [],
   aliases: {},
   engineApiKey: null,
   agentSecrets,
+  agentNames,
+  engineTls: null,
   engineCidrs: [],
   enginePriority: false,
   cacheSalt: null,
 });
 
+const secrets = (regional: string[], pools: PoolOptions[]) =>
+  linkRules(pools, { secrets: regional, clientAuth: 'none' }).credentials;
+const certificates = (
+  pools: PoolOptions[],
+  regional: Partial<Parameters<typeof linkRules>[1]> = {},
+) => linkRules(pools, { secrets: [], clientAuth: 'required', ...regional }).certificates;
+
 describe('link secrets', () => {
   test("the region's speak for any pool while no pool has its own", () => {
-    expect(linkCredentials(['r'], [pool('a')])).toEqual([{ secret: 'r', pools: null }]);
+    expect(secrets(['r'], [pool('a')])).toEqual([{ secret: 'r', pools: null }]);
   });
 
   test("a pool's own speak for it alone, and the region's no longer for it", () => {
-    expect(linkCredentials(['r'], [pool('a', ['x', 'y']), pool('b')])).toEqual([
+    expect(secrets(['r'], [pool('a', { agentSecrets: ['x', 'y'] }), pool('b')])).toEqual([
       { secret: 'r', pools: ['b'] },
       { secret: 'x', pools: ['a'] },
       { secret: 'y', pools: ['a'] },
@@ -27,6 +39,31 @@ describe('link secrets', () => {
   });
 
   test('none at all means that none is asked for', () => {
-    expect(linkCredentials([], [pool('a')])).toEqual([]);
+    expect(secrets([], [pool('a')])).toEqual([]);
+  });
+});
+
+describe('certificates of agents', () => {
+  test('speak for any pool while none names its agents', () => {
+    expect(certificates([pool('a')])).toEqual([{ names: null, pools: null }]);
+  });
+
+  test('speak for a pool with names only where they bear one, and for one with its own secrets not at all', () => {
+    const pools = [
+      pool('a', { agentNames: ['*.a.internal'] }),
+      pool('b', { agentSecrets: ['x'] }),
+      pool('c'),
+    ];
+    expect(certificates(pools)).toEqual([
+      { names: null, pools: ['c'] },
+      { names: ['*.a.internal'], pools: ['a'] },
+    ]);
+  });
+
+  test('are asked for beside secrets where they are required, and stand in for them where they are not', () => {
+    expect(certificates([pool('a')], { secrets: ['r'] })).toEqual([]);
+    expect(certificates([pool('a')], { secrets: ['r'], clientAuth: 'optional' })).toEqual([
+      { names: null, pools: null },
+    ]);
   });
 });

@@ -8,9 +8,10 @@ import {
   type LinkServer,
   type LinkVerdict,
 } from '../../shared/runtime/link-server.ts';
-import type { LinkCredential } from '../../shared/runtime/link-credentials.ts';
+import type { CertificateRule, LinkCredential } from '../../shared/runtime/link-credentials.ts';
 import type { LinkEnd } from '../../shared/runtime/link-socket.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import type { ClientAuth, HandshakeFailed, ServerTls } from '../../shared/runtime/tls-server.ts';
 import { proveAddresses } from './address-proof.ts';
 import type { RouterEvent } from './events.ts';
 import type { PoolOptions, RouterOptions } from './options.ts';
@@ -26,6 +27,10 @@ export interface LinkDeskDeps {
   readonly ended: (reason: LinkEnd) => void;
   /** Configured pools of the generation that runs. */
   readonly pools: () => readonly PoolOptions[];
+  /** Secrets of the generation that runs, for pools that have none of their own. */
+  readonly linkSecrets: () => readonly string[];
+  readonly tls: ServerTls | null;
+  readonly handshakeFailed: HandshakeFailed;
 }
 
 export class LinkDesk {
@@ -40,15 +45,21 @@ export class LinkDesk {
   }
 
   async listen(): Promise<LinkServer> {
-    const { options, runtime } = this.deps;
+    const { options, runtime, tls, handshakeFailed } = this.deps;
     return startLinkServer({
       host: options.links.host,
       port: options.links.port,
-      credentials: () => linkCredentials(options.linkSecrets, this.deps.pools()),
+      tls,
+      handshakeFailed,
+      rules: () =>
+        linkRules(this.deps.pools(), {
+          secrets: this.deps.linkSecrets(),
+          clientAuth: tls?.clientAuth ?? 'none',
+        }),
       clock: runtime.clock,
       timers: runtime.timers,
       log: runtime.log,
-      onHello: (_link, hello) => this.judge(hello),
+      onHello: (hello, certified) => this.judge(hello, certified),
       onUp: (link, hello) => this.up(link, hello),
       onMessage: (link, message) => this.message(link, message),
       onDown: (link, reason) => {
@@ -81,14 +92,16 @@ export class LinkDesk {
     return urls;
   }
 
-  private async judge(hello: Hello): Promise<LinkVerdict> {
+  private async judge(hello: Hello, certified: boolean): Promise<LinkVerdict> {
     const { options, runtime } = this.deps;
     const pool = this.deps.pools().find((each) => each.id === hello.pool);
     const own = pool?.agentSecrets ?? [];
+    const secrets = own.length > 0 ? own : this.deps.linkSecrets();
     const result = await proveAddresses(hello, {
       engineCidrs: pool?.engineCidrs ?? [],
       addressProof: options.addressProof,
-      secrets: own.length > 0 ? own : options.linkSecrets,
+      // An agent with a certificate may have no secret: its id is the key of its proof.
+      secrets: certified || secrets.length === 0 ? [...secrets, hello.agentId] : secrets,
     });
     if (result.ok) return 'accept';
     const { url, detail } = result;
@@ -125,15 +138,37 @@ export class LinkDesk {
   }
 }
 
-/** A pool's own secrets speak for that pool alone; the region's for every pool that has none of its own. */
-export function linkCredentials(
-  regional: readonly string[],
+/**
+ * A pool's own secrets and certificate names speak for that pool alone; the region's secrets for every pool that has no
+ * secret of its own. A certificate of any name speaks for pools that have neither; where the listener requires
+ * certificates and the region has secrets, both are asked for.
+ */
+export function linkRules(
   pools: readonly PoolOptions[],
-): LinkCredential[] {
-  const withOwn = pools.filter((pool) => pool.agentSecrets.length > 0);
-  const others = pools.filter((pool) => pool.agentSecrets.length === 0).map((pool) => pool.id);
-  return [
-    ...regional.map((secret) => ({ secret, pools: withOwn.length === 0 ? null : others })),
-    ...withOwn.flatMap((pool) => pool.agentSecrets.map((secret) => ({ secret, pools: [pool.id] }))),
-  ];
+  regional: { readonly secrets: readonly string[]; readonly clientAuth: ClientAuth },
+): {
+  readonly credentials: readonly LinkCredential[];
+  readonly certificates: readonly CertificateRule[];
+} {
+  const plain = pools.filter((pool) => pool.agentSecrets.length === 0);
+  const all = plain.length === pools.length;
+  const plainIds = all ? null : plain.map(({ id }) => id);
+  const bothAsked = regional.clientAuth === 'required' && regional.secrets.length > 0;
+  const open = plain.filter((pool) => pool.agentNames.length === 0).map(({ id }) => id);
+  return {
+    credentials: [
+      ...regional.secrets.map((secret) => ({ secret, pools: plainIds })),
+      ...pools.flatMap(({ id, agentSecrets }) =>
+        agentSecrets.map((secret) => ({ secret, pools: [id] })),
+      ),
+    ],
+    certificates: [
+      ...(bothAsked || open.length === 0
+        ? []
+        : [{ names: null, pools: open.length === pools.length ? null : open }]),
+      ...pools.flatMap(({ id, agentNames }) =>
+        agentNames.length === 0 ? [] : [{ names: agentNames, pools: [id] }],
+      ),
+    ],
+  };
 }

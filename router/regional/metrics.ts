@@ -3,6 +3,7 @@
 import { SHED_REASONS } from '../../shared/model/decision.ts';
 import { LIMITS } from '../../shared/model/limit.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
+import { REFUSED_CREDENTIALS } from './client-door.ts';
 import { ABORT_STAGES } from './request-log.ts';
 
 export const METRICS_PREFIX = 'spillway_';
@@ -155,6 +156,25 @@ export const METRICS = [
     type: 'counter',
     help: 'Links refused before their hello, malformed frames, and kinds and fields of newer agents that were ignored.',
     labels: ['kind'],
+  },
+  {
+    name: 'client_refusals_total',
+    type: 'counter',
+    help: 'Requests refused at the door: no key, a key that is none of ours, no valid certificate.',
+    labels: ['credential'],
+    values: REFUSED_CREDENTIALS,
+  },
+  {
+    name: 'tls_certificate_not_after_seconds',
+    type: 'gauge',
+    help: 'When a certificate of this router expires, in seconds since 1970.',
+    labels: ['file'],
+  },
+  {
+    name: 'tls_handshake_failures_total',
+    type: 'counter',
+    help: 'TLS handshakes that failed, by listener: clients without TLS, or that do not trust our certificate.',
+    labels: ['listener'],
   },
   {
     name: 'report_age_seconds',

@@ -3,10 +3,30 @@
 
 import type { CorsPolicy } from '../gateway/cors.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
+import type { TlsPaths } from '../../shared/runtime/tls-files.ts';
+import type { ClientAuth } from '../../shared/runtime/tls-server.ts';
 
 export interface Listen {
   readonly host: string;
   readonly port: number;
+  /** Absent or null: plain HTTP. */
+  readonly tls?: ListenTls | null;
+}
+
+export interface ListenTls extends TlsPaths {
+  readonly clientAuth: ClientAuth;
+}
+
+/** What the `https` engines of a pool must prove, and the certificate that they are shown. */
+export interface EngineTls extends TlsPaths {
+  /** The name that their certificates must be for; null: that of the advertised URL. */
+  readonly serverName: string | null;
+}
+
+/** A key that clients may use: never itself, only the hex SHA-256 of it. */
+export interface ClientKey {
+  readonly name: string;
+  readonly sha256: string;
 }
 
 export interface PoolOptions {
@@ -15,8 +35,12 @@ export interface PoolOptions {
   readonly aliases: Readonly<Record<string, string>>;
   /** Bearer key for the engines of this pool; the client's own credentials never reach them. */
   readonly engineApiKey: string | null;
-  /** Link secrets that agents of this pool may use; empty = the region's `linkSecrets`. */
+  /** Link secrets that agents of this pool may use; empty = the region's. */
   readonly agentSecrets: readonly string[];
+  /** Names of which an agent's certificate must bear one to speak for this pool; empty = any. */
+  readonly agentNames: readonly string[];
+  /** Null: the system's CAs, and no certificate of our own. */
+  readonly engineTls: EngineTls | null;
   /** CIDRs in which advertised engine addresses must lie; empty = loopback only. */
   readonly engineCidrs: readonly string[];
   /** Engines understand `priority` (`--scheduling-policy priority`): splice ours in. */
@@ -51,6 +75,10 @@ export interface SurfaceOptions {
 }
 
 export interface RouterReloadable {
+  /** Accepted bearer secrets on links; empty is allowed on loopback, and where certificates are required. */
+  readonly linkSecrets: readonly string[];
+  /** Keys of clients; empty: they need none. */
+  readonly clientKeys: readonly ClientKey[];
   readonly pools: readonly PoolOptions[];
   readonly settings: RegionalSettings;
   readonly limits: GatewayLimits;
@@ -63,8 +91,6 @@ export interface RouterOptions {
   readonly links: Listen;
   /** `/metrics`, `/status`, `/readyz`, explain; null = on the client listener (the demo). */
   readonly admin: Listen | null;
-  /** Accepted bearer secrets on links; empty is allowed on loopback only. */
-  readonly linkSecrets: readonly string[];
   /** Ask agents to prove that they sit beside the engine that they advertise. */
   readonly addressProof: boolean;
   /** Link addresses of all routers of the region, this one included, as agents reach them. */

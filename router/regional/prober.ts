@@ -1,13 +1,14 @@
 // Asks a replica whose agent is gone for one token: the only proof that it still generates.
 
-import { request } from 'undici';
+import type { Dispatcher } from 'undici';
 import { judgeAnswer } from '../gateway/engine-answer.ts';
 
 const PROBE_TIMEOUT_MS = 10_000;
 const MAX_ANSWER_BYTES = 64 * 1024;
 
 export interface ProbeOrder {
-  readonly url: string;
+  /** Connections to the replica. */
+  readonly pool: Dispatcher;
   readonly model: string;
   readonly apiKey: string | null;
 }
@@ -15,7 +16,8 @@ export interface ProbeOrder {
 /** True when the replica answered with a token. Never rejects. */
 export async function probeReplica(order: ProbeOrder): Promise<boolean> {
   try {
-    const answer = await request(`${order.url}/v1/completions`, {
+    const answer = await order.pool.request({
+      path: '/v1/completions',
       method: 'POST',
       headers: {
         'content-type': 'application/json',

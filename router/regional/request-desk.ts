@@ -4,7 +4,7 @@
 import { FleetError, type LogLevel } from '../../shared/errors.ts';
 import type { Decision } from '../../shared/model/decision.ts';
 import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
-import type { HttpPools } from '../../shared/runtime/http-pool.ts';
+import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
@@ -29,6 +29,7 @@ export interface DeskDeps {
   readonly runtime: RoleRuntime;
   readonly metrics: Metrics<MetricName>;
   readonly pools: HttpPools;
+  readonly engineTrust: (pool: string) => PeerTrust | null;
   readonly canonicaliser: Canonicaliser;
   readonly post: (event: RouterEvent) => void;
   /** True where agents report the name as a LoRA adapter: its KV is its own. */
@@ -198,6 +199,7 @@ export class RequestDesk {
       {
         id: call.id,
         clientId: call.clientId,
+        client: call.client,
         path: call.path,
         arrivedMs: call.arrivedMs,
         readMs,
@@ -232,12 +234,16 @@ export class RequestDesk {
   }
 
   private depsOfExchange(): ExchangeDeps {
-    const { runtime, metrics, pools } = this.deps;
+    const { runtime, metrics, pools, engineTrust } = this.deps;
     return {
       nowMs: () => runtime.clock.nowMs(),
       post: (event) => this.post(event),
       orderFor: (exchange, attempt) =>
-        engineOrder(exchange, attempt, { pools, pool: this.poolOptions.get(attempt.pool) }),
+        engineOrder(exchange, attempt, {
+          pools,
+          trust: engineTrust(attempt.pool),
+          pool: this.poolOptions.get(attempt.pool),
+        }),
       metrics,
       keepAliveAfterMs: () => this.reloadable.settings.keepAliveAfterMs,
       over: (exchange, record, level) => this.over(exchange, record, level),

@@ -23,6 +23,8 @@ export const ABORT_STAGES = ['arriving', 'queued', 'waiting', 'streaming'] as co
 export interface RequestRecord {
   readonly id: string;
   readonly clientId: string | null;
+  /** Name of the client's key, or subject of its certificate. */
+  readonly client: string | null;
   readonly route: string;
   readonly outcome: Outcome;
   readonly status: number | null;
@@ -67,6 +69,7 @@ export function logRequest(log: Logger, level: LogLevel, record: RequestRecord):
 interface Asked {
   readonly id: string;
   readonly clientId: string | null;
+  readonly client: string | null;
   readonly path: string;
 }
 
@@ -87,11 +90,12 @@ function plainRecord(
   call: Asked,
   { outcome, durationMs }: { readonly outcome: Outcome; readonly durationMs: number },
 ): RequestRecord {
-  const { id, clientId } = call;
+  const { id, clientId, client } = call;
   const route = call.path.slice(0, 80);
   return {
     id,
     clientId,
+    client,
     route,
     outcome,
     durationMs,

@@ -18,6 +18,7 @@ import type { RouterOptions, RouterReloadable } from './options.ts';
 import { probeReplica } from './prober.ts';
 import { RequestDesk } from './request-desk.ts';
 import { logRequest, refusedRecord } from './request-log.ts';
+import type { RegionalTls } from './tls.ts';
 
 export interface ShellDeps {
   readonly core: CoreMachine<RouterEvent, RouterEffect> & {
@@ -27,6 +28,7 @@ export interface ShellDeps {
   readonly runtime: RoleRuntime;
   readonly metrics: Metrics<MetricName>;
   readonly pools: HttpPools;
+  readonly tls: RegionalTls;
   readonly canonicaliser: Canonicaliser;
 }
 
@@ -60,6 +62,9 @@ export class RegionalShell {
       post,
       ended: (reason) => metrics.add('link_ends_total', { reason }),
       pools: () => this.reloadable.pools,
+      linkSecrets: () => this.reloadable.linkSecrets,
+      tls: deps.tls.listener('links'),
+      handshakeFailed: deps.tls.failedAt('links'),
     });
     this.requests = new RequestDesk(
       {
@@ -67,6 +72,7 @@ export class RegionalShell {
         metrics,
         post,
         pools: deps.pools,
+        engineTrust: (pool) => deps.tls.engineTrust(pool),
         canonicaliser: deps.canonicaliser,
         isLora: (model) => this.links.isLora(model),
       },
@@ -150,7 +156,8 @@ export class RegionalShell {
     const { replica, url, model } = effect;
     const pool = this.links.poolOf(replica);
     const apiKey = pool === null ? null : (this.requests.poolOf(pool)?.engineApiKey ?? null);
-    const ok = await probeReplica({ url, model, apiKey });
+    const trust = pool === null ? null : this.deps.tls.engineTrust(pool);
+    const ok = await probeReplica({ pool: this.deps.pools.get(url, trust), model, apiKey });
     this.driver.post({ kind: 'probed', replica, ok });
   }
 }

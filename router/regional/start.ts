@@ -9,7 +9,9 @@ import { createMetrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
+import { ClientKeys } from '../gateway/client-keys.ts';
 import { adminRoutes } from './admin-routes.ts';
+import { openDoor } from './client-door.ts';
 import { clientRoutes } from './client-routes.ts';
 import { RegionalCore } from './core.ts';
 import { servedModels } from './served-models.ts';
@@ -20,9 +22,10 @@ import {
   type Route,
 } from './http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
-import type { Listen, RouterOptions, RouterReloadable } from './options.ts';
+import type { RouterOptions, RouterReloadable } from './options.ts';
 import { coreConfig, RegionalShell } from './shell.ts';
 import { readinessOf, type RouterStatus } from './status.ts';
+import { RegionalTls, type ListenerName } from './tls.ts';
 
 export interface DrainOptions {
   /** ms after turning not ready in which new requests are still accepted: balancers notice late. */
@@ -74,6 +77,8 @@ class RegionalRouter implements RunningRouter {
   private readonly shell: RegionalShell;
   private readonly metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
   private readonly pools: ReturnType<typeof createHttpPools>;
+  private readonly tls: RegionalTls;
+  private readonly keys: ClientKeys;
   private readonly listeners: HttpListener[] = [];
   private readonly stopTidying: () => void;
   private readonly routerId = randomHex(8) as RouterId;
@@ -88,7 +93,10 @@ class RegionalRouter implements RunningRouter {
     this.startedMs = clock.nowMs();
     this.pools = createHttpPools(
       Math.max(CONNECT_CEILING_MS, options.reloadable.settings.connectTimeoutMs),
+      (_origin, problem) => runtime.log.warn({ problem }, 'engine refused: certificate'),
     );
+    this.tls = new RegionalTls(options, runtime, this.metrics);
+    this.keys = new ClientKeys(options.reloadable.clientKeys);
     this.core = new RegionalCore({
       routerId: this.routerId,
       software: SOFTWARE,
@@ -96,8 +104,8 @@ class RegionalRouter implements RunningRouter {
       random,
       wallMs: () => clock.wallMs(),
     });
-    const { core, metrics, pools } = this;
-    this.shell = new RegionalShell({ core, options, runtime, metrics, pools, canonicaliser });
+    const { core, metrics, pools, tls } = this;
+    this.shell = new RegionalShell({ core, options, runtime, metrics, pools, tls, canonicaliser });
     metrics.set('build_info', 1, { version: VERSION, region: options.region });
     this.stopTidying = timers.every(TIDY_INTERVAL_MS, () => pools.retain(this.usedOrigins()));
   }
@@ -115,15 +123,19 @@ class RegionalRouter implements RunningRouter {
       servedModels(this.coreStatus().pools, shell.reloadable.pools),
     );
     this.linksPort = await shell.listen();
-    if (options.admin !== null) this.adminPort = await this.listenOn(options.admin, admin);
+    if (options.admin !== null) this.adminPort = await this.listenOn('admin', admin);
     const routes = options.admin === null ? [...client, ...admin] : client;
-    this.clientsPort = await this.listenOn(options.clients, routes);
+    this.clientsPort = await this.listenOn('clients', routes);
     const { clientsPort, linksPort, adminPort } = this;
     const fields = { clientsPort, linksPort, adminPort };
     this.runtime.log.info(fields, 'router listening');
   }
 
   reload(reloadable: RouterReloadable): void {
+    // First: it refuses files that cannot be used, and then nothing has changed.
+    this.tls.configure(reloadable.pools);
+    this.tls.look();
+    this.keys.configure(reloadable.clientKeys);
     this.shell.configure(reloadable);
     for (const listener of this.listeners) listener.configure(listenerLimits(reloadable));
   }
@@ -168,6 +180,7 @@ class RegionalRouter implements RunningRouter {
     await this.shell.close();
     await Promise.all(this.listeners.map((listener) => listener.close()));
     await this.pools.close();
+    this.tls.close();
   }
 
   private coreStatus() {
@@ -181,10 +194,24 @@ class RegionalRouter implements RunningRouter {
     return urls;
   }
 
-  private async listenOn(listen: Listen, routes: readonly Route[]): Promise<number> {
+  private async listenOn(
+    name: Exclude<ListenerName, 'links'>,
+    routes: readonly Route[],
+  ): Promise<number> {
     const { clock, timers } = this.runtime;
+    const listen = this.options[name];
+    if (listen === null) throw new Error(`no address for the ${name} listener`);
+    const tls = this.tls.listener(name);
     const listener = await startHttpListener({
       listen,
+      tls,
+      handshakeFailed: this.tls.failedAt(name),
+      door: openDoor({
+        clientAuth: tls?.clientAuth ?? 'none',
+        keys: name === 'clients' ? this.keys : null,
+        wallMs: () => clock.wallMs(),
+        onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
+      }),
       clock,
       timers,
       limits: listenerLimits(this.shell.reloadable),

@@ -3,6 +3,8 @@
 import { isLoopback, parseListen } from './address.ts';
 import type { Problem } from './diagnostics.ts';
 import type { AgentConfig, FleetConfig } from './schema.ts';
+import type { PeerTls } from './schema-tls.ts';
+import type { Path } from './schema-walk.ts';
 import { didYouMean } from './suggest.ts';
 
 export interface Given {
@@ -14,6 +16,9 @@ export function crossProblems(config: FleetConfig, given: Given): readonly Probl
   return [
     ...poolProblems(config),
     ...listenerProblems(config),
+    ...linkProblems(config),
+    ...tlsProblems(config),
+    ...keyProblems(config),
     ...limitProblems(config),
     ...regionProblems(config),
     ...(config.agent === undefined ? [] : agentProblems(config.agent, config, given)),
@@ -39,19 +44,18 @@ function poolProblems(config: FleetConfig): Problem[] {
 function listenerProblems(config: FleetConfig): Problem[] {
   const { clients, links, admin } = config.router;
   const problems: Problem[] = [];
-  if (reachable(clients.listen) && clients.access !== 'open') {
+  const needed = clients.keys.length > 0 || clients.tls?.clientAuth === 'required';
+  if (reachable(clients.listen) && clients.access !== 'open' && !needed) {
     problems.push({
       path: ['router', 'clients', 'listen'],
       message:
-        'is reachable from other machines, where anybody could use it: set router.clients.access (--access) to open, or listen on 127.0.0.1',
+        'is reachable from other machines, where anybody could use it: give router.clients.keys (spillway key new), set router.clients.access (--access) to open, or listen on 127.0.0.1',
     });
   }
-  const everyPoolHasSecrets = config.pools.every((pool) => pool.agentSecrets.length > 0);
-  if (reachable(links.listen) && links.secrets.length === 0 && !everyPoolHasSecrets) {
+  if (clients.access === 'open' && clients.keys.length > 0) {
     problems.push({
-      path: ['router', 'links', 'listen'],
-      message:
-        'is reachable from other machines and needs router.links.secrets (SPILLWAY_LINK_SECRET)',
+      path: ['router', 'clients', 'access'],
+      message: 'is open to everybody, but there are keys: take one of the two away',
     });
   }
   const listeners: [string, string][] = [
@@ -67,6 +71,70 @@ function listenerProblems(config: FleetConfig): Problem[] {
     });
   }
   return problems;
+}
+
+/** A secret that can be guessed protects nothing. */
+const SECRET_CHARACTERS_MIN = 16;
+
+function linkProblems({ router: { links }, pools }: FleetConfig): Problem[] {
+  if (!reachable(links.listen)) return [];
+  const short = (text: string): boolean => text.length < SECRET_CHARACTERS_MIN;
+  const message = `is shorter than ${SECRET_CHARACTERS_MIN} characters, and agents come from other machines`;
+  const problems: Problem[] = [
+    ...links.secrets.flatMap((text, i): Problem[] =>
+      short(text) ? [{ path: ['router', 'links', 'secrets', i], message }] : [],
+    ),
+    ...pools.flatMap(({ agentSecrets }, pool) =>
+      agentSecrets.flatMap((text, i): Problem[] =>
+        short(text) ? [{ path: ['pools', pool, 'agentSecrets', i], message }] : [],
+      ),
+    ),
+  ];
+  const certified = links.tls?.clientAuth === 'required';
+  const everyPoolHasSecrets = pools.every((pool) => pool.agentSecrets.length > 0);
+  if (links.secrets.length > 0 || everyPoolHasSecrets || certified) return problems;
+  const path = ['router', 'links', 'listen'];
+  const missing =
+    'is reachable from other machines and needs router.links.secrets (SPILLWAY_LINK_SECRET) or certificates (router.links.tls.clientAuth: required)';
+  return [...problems, { path, message: missing }];
+}
+
+function tlsProblems({ router, pools, agent }: FleetConfig): Problem[] {
+  const listeners = [
+    ['clients', router.clients.tls],
+    ['links', router.links.tls],
+    ['admin', router.admin?.tls ?? null],
+  ] as const;
+  const peers: [Path, PeerTls | null][] = pools.map((pool, i) => [
+    ['pools', i, 'engineTls'],
+    pool.engineTls,
+  ]);
+  if (agent !== undefined) {
+    peers.push(
+      [['agent', 'routerTls'], agent.routerTls],
+      [['agent', 'engineTls'], agent.engineTls],
+    );
+  }
+  return [
+    ...listeners.flatMap(([name, tls]): Problem[] => {
+      if (tls === null || tls.clientAuth === 'none' || tls.ca !== null) return [];
+      const message = `is ${tls.clientAuth}, but of which CAs? Name their file in router.${name}.tls.ca`;
+      return [{ path: ['router', name, 'tls', 'clientAuth'], message }];
+    }),
+    ...peers.flatMap(([path, tls]): Problem[] => {
+      if (tls === null || (tls.cert === null) === (tls.key === null)) return [];
+      const [there, missing] = tls.cert === null ? ['key', 'cert'] : ['cert', 'key'];
+      return [{ path: [...path, there], message: `stands alone: ${missing} is needed beside it` }];
+    }),
+  ];
+}
+
+function keyProblems({ router }: FleetConfig): Problem[] {
+  const hashes = router.clients.keys.map(({ hash }) => hash);
+  return repeated(hashes).map((i) => ({
+    path: ['router', 'clients', 'keys', i, 'hash'],
+    message: 'stands here a second time: one key is of one client',
+  }));
 }
 
 function limitProblems(config: FleetConfig): Problem[] {
@@ -111,10 +179,18 @@ function agentProblems(agent: AgentConfig, config: FleetConfig, given: Given): P
     });
   }
   const elsewhere = agent.routers.findIndex((router) => !isLoopback(hostOf(router)));
-  if (elsewhere >= 0 && agent.secret === null) {
+  if (elsewhere < 0) return problems;
+  if (agent.secret === null && (agent.routerTls?.cert ?? null) === null) {
     problems.push({
       path: ['agent', 'routers', elsewhere],
-      message: 'is another machine and asks for a secret: set agent.secret (SPILLWAY_LINK_SECRET)',
+      message:
+        'is another machine and asks for a secret or a certificate: set agent.secret (SPILLWAY_LINK_SECRET) or agent.routerTls.cert',
+    });
+  }
+  if (agent.secret !== null && agent.secret.length < SECRET_CHARACTERS_MIN) {
+    problems.push({
+      path: ['agent', 'secret'],
+      message: `is shorter than ${SECRET_CHARACTERS_MIN} characters, and the routers are other machines`,
     });
   }
   return problems;

@@ -177,13 +177,61 @@ describe('cross-field rules', () => {
     expect(errorOf('pools: [{ id: a }, { id: a }]')).toContain('pools[1].id: pool "a" stands');
   });
 
-  it('a listener that others reach is protected or said to be open', () => {
+  const HASH = `sha256:${'0'.repeat(64)}`;
+  const PAIR = 'cert: c.pem, key: k.pem';
+
+  it('a listener that others reach has keys, demands certificates, or is said to be open', () => {
     const clients = (more: string) => `router: { clients: { listen: 0.0.0.0:8080${more} } }`;
     expect(errorOf(clients(''))).toContain('router.clients.listen: is reachable');
+    expect(errorOf(clients(`, tls: { ${PAIR} }`))).toContain('router.clients.listen: is reachable');
     expect(parse(clients(', access: open')).ok).toBe(true);
+    expect(parse(clients(`, keys: [{ name: a, hash: "${HASH}" }]`)).ok).toBe(true);
+    const tls = `, tls: { ${PAIR}, ca: ca.pem, clientAuth: required }`;
+    expect(parse(clients(tls)).ok).toBe(true);
+    expect(errorOf(clients(`, access: open, keys: [{ name: a, hash: "${HASH}" }]`))).toContain(
+      'router.clients.access: is open to everybody, but there are keys',
+    );
+  });
+
+  it('links that others reach need secrets that cannot be guessed, or certificates', () => {
     const links = (more: string) => `router: { links: { listen: "[::]:8081"${more} } }`;
     expect(errorOf(links(''))).toContain('needs router.links.secrets');
-    expect(parse(links(', secrets: [s]')).ok).toBe(true);
+    expect(errorOf(links(', secrets: [a-long-enough-secret, short-secret]'))).toMatch(
+      /links.secrets\[1\]: is shorter than 16 characters, and agents come from other machines$/,
+    );
+    expect(parse(links(', secrets: [a-long-enough-secret]')).ok).toBe(true);
+    const required = `, tls: { ${PAIR}, ca: ca.pem, clientAuth: required }`;
+    expect(parse(links(required)).ok).toBe(true);
+    expect(errorOf(links(required.replace('required', 'optional')))).toContain(
+      'needs router.links.secrets',
+    );
+    expect(errorOf(`pools: [{ id: a, agentSecrets: [x] }]\n${links('')}`)).toContain(
+      'pools[0].agentSecrets[0]: is shorter',
+    );
+    expect(parse('router: { links: { secrets: [s] } }').ok).toBe(true);
+  });
+
+  it('certificates of clients come from CAs that are named, and a certificate has its key', () => {
+    const tls = (more: string) => `router: { links: { tls: { ${PAIR}, ${more} } } }`;
+    expect(errorOf(tls('clientAuth: required'))).toBe(
+      'fleet.yaml:1:64: router.links.tls.clientAuth: is required, but of which CAs? Name their file in router.links.tls.ca',
+    );
+    expect(errorOf('router: { admin: { tls: { cert: c.pem } } }')).toContain(
+      'router.admin.tls.key: is missing',
+    );
+    expect(errorOf('pools: [{ id: a, engineTls: { key: k.pem } }]')).toContain(
+      'pools[0].engineTls.key: stands alone: cert is needed beside it',
+    );
+  });
+
+  it('a key of a client is written as its hash, and stands once', () => {
+    const keys = (...hashes: string[]) =>
+      `router: { clients: { keys: [${hashes.map((hash) => `{ name: a, hash: "${hash}" }`).join(', ')}] } }`;
+    expect(errorOf(keys('sk-in-the-clear'))).toContain(
+      'keys[0].hash: must be sha256: and 64 hex digits, as `spillway key new` prints it',
+    );
+    expect(errorOf(keys('sk-in-the-clear'))).not.toContain('sk-in');
+    expect(errorOf(keys(HASH, HASH))).toContain('keys[1].hash: stands here a second time');
   });
 
   it('two listeners have two addresses, unless the system chooses', () => {
@@ -201,7 +249,14 @@ describe('cross-field rules', () => {
     ).toContain('is the same engine');
     expect(errorOf(`pools: [{ id: a }]\nagent: { pool: b, ${one} }`)).toContain('no pool "b"');
     expect(errorOf(agent(`${one}, routers: [ws://r1:8081]`))).toContain('set agent.secret');
-    expect(parse(agent(`${one}, routers: [ws://r1:8081], secret: s`)).ok).toBe(true);
+    expect(errorOf(agent(`${one}, routers: [ws://r1:8081], secret: s`))).toContain(
+      'agent.secret: is shorter than 16 characters',
+    );
+    expect(parse(agent(`${one}, routers: [ws://r1:8081], secret: long-enough-secret`)).ok).toBe(
+      true,
+    );
+    const certified = 'routers: [wss://r1:8081], routerTls: { cert: c.pem, key: k.pem }';
+    expect(parse(agent(`${one}, ${certified}`)).ok).toBe(true);
   });
 
   it('one body fits into all bodies', () => {

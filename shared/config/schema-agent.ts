@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import { ENGINE_KINDS } from '../model/engine-kind.ts';
 import { AGENT_DEFAULTS as D, type AgentSettings } from '../model/settings.ts';
+import { peerTls } from './schema-tls.ts';
 import { baseUrl, bounded, flag, kvAddress, listen, name, quantity, secret } from './fields.ts';
 
 const HOUR = 3_600_000;
@@ -173,6 +174,14 @@ export const agentSchema = z
         'x-flag': '--router',
         'x-env': 'SPILLWAY_ROUTERS',
       }),
+    routerTls: peerTls(
+      'How `wss` routers are verified, and what they are shown; `null`: by the CAs of the system.',
+      { 'x-flag': '--router-ca', 'x-env': 'SPILLWAY_ROUTER_CA' },
+    ),
+    engineTls: peerTls(
+      'How `https` engines are verified by the agent; `null`: by the CAs of the system.',
+      { 'x-flag': '--engine-ca', 'x-env': 'SPILLWAY_ENGINE_CA' },
+    ),
     secret: secret('Bearer secret towards the routers.').nullable().default(null).meta({
       description: 'Bearer secret towards the routers; none is allowed on loopback only.',
       'x-env': 'SPILLWAY_LINK_SECRET',

@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import { REGIONAL_DEFAULTS as D, type RegionalSettings } from '../model/settings.ts';
 import { baseUrl, flag, listen, origin, quantity, secret } from './fields.ts';
+import { CLIENT_KEY, listenerTls } from './schema-tls.ts';
 
 const HOUR = 3_600_000;
 const MIB = 1_048_576;
@@ -239,7 +240,7 @@ export const routerSchema = z
         }),
         access: z.enum(['loopback', 'open']).default('loopback').meta({
           description:
-            '`open` lets everybody use a listener that is reachable from elsewhere; `loopback` allows no such listener.',
+            '`open` lets everybody use a listener that is reachable from elsewhere; with `loopback` such a one needs keys or certificates.',
           'x-flag': '--access',
           'x-env': 'SPILLWAY_ACCESS',
         }),
@@ -250,6 +251,10 @@ export const routerSchema = z
           false,
           'Answer `x-spillway-explain: 1` with the routing decision: it names replicas and their load.',
         ),
+        keys: z.array(CLIENT_KEY).max(4_096).default([]).meta({
+          description: 'Keys of clients; where there are any, every request needs one.',
+        }),
+        tls: listenerTls('clients'),
       })
       .prefault({})
       .meta({ description: 'The listener for clients.' }),
@@ -261,9 +266,10 @@ export const routerSchema = z
         }),
         secrets: z.array(secret('A bearer secret.')).max(8).default([]).meta({
           description:
-            'Bearer secrets that agents may use; two while rotating. None is allowed on loopback only.',
+            'Bearer secrets that agents may use, of 16 characters at least; two while rotating. None, or shorter ones, are allowed on loopback, and none where certificates are required.',
           'x-env': 'SPILLWAY_LINK_SECRET',
         }),
+        tls: listenerTls('agents'),
       })
       .prefault({})
       .meta({ description: 'The listener for agents.' }),
@@ -273,6 +279,7 @@ export const routerSchema = z
           'x-flag': '--admin',
           'x-env': 'SPILLWAY_ADMIN',
         }),
+        tls: listenerTls('operators'),
       })
       .nullable()
       .prefault({})

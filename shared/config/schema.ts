@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { agentSchema } from './schema-agent.ts';
 import { baseUrl, cidr, flag, name, quantity, secret } from './fields.ts';
 import { routerSchema } from './schema-router.ts';
+import { peerTls } from './schema-tls.ts';
 
 const POOL = z.strictObject({
   id: name('How models and agents name it.'),
@@ -15,6 +16,17 @@ const POOL = z.strictObject({
   agentSecrets: z.array(secret('A bearer secret.')).max(8).default([]).meta({
     description: 'Link secrets of the agents of this pool; none: `router.links.secrets`.',
   }),
+  agentNames: z
+    .array(z.string().regex(/^(\*\.)?[A-Za-z0-9._-]{1,253}$/, 'must be a host name, or *.domain'))
+    .max(64)
+    .default([])
+    .meta({
+      description:
+        "Names of which an agent's certificate must bear one to link for this pool; none: any. `*.` stands for any host below.",
+    }),
+  engineTls: peerTls(
+    'How its `https` engines are verified by routers; `null`: by the CAs of the system.',
+  ),
   engineCidrs: z.array(cidr('An address range.')).max(64).default([]).meta({
     description: 'Where advertised engine addresses must lie; none: loopback only.',
   }),

@@ -1,70 +1,144 @@
-// Kept-alive connections to engines, one pool an origin. The deadlines of a request are its caller's: no
-// time-out of the pool's own but that for connecting. Connections idle for 3 s are closed, because uvicorn
-// closes at 5 s and a request sent into a closing connection would be lost.
+// Kept-alive connections to engines, one pool for an origin and what it must prove of itself. The deadlines of a request
+// are its caller's: no time-out of the pool's own but that for connecting. Connections idle for 3 s are closed, because
+// uvicorn closes at 5 s and a request sent into a closing connection would be lost.
+//
+// An `https` origin is verified against the CAs of its trust, by the name that it says or the origin's own. CAs that
+// have changed count from the next connection on. A certificate that is not accepted is told once, until another one is or
+// the reason changes.
 
 import { Pool, buildConnector } from 'undici';
+import type { TlsMaterial } from './tls-material.ts';
+import { tlsFailure, watchPeer } from './tls-peer.ts';
 
 const IDLE_CLOSE_MS = 3_000;
 /** Pools kept at most; the one unused longest is closed for a new one. */
 const MAX_POOLS = 4_096;
 
+/** What an `https` or `wss` server must prove, and what we show it. */
+export interface PeerTrust {
+  readonly material: TlsMaterial;
+  /** The name that its certificate must be for; null: that of the URL. */
+  readonly serverName: string | null;
+}
+
 export interface HttpPools {
-  /** The pool of an origin: `http://host:port`, no path. */
-  get(origin: string): Pool;
+  /** The pool of an origin: `http://host:port`, no path. Without a trust the system's CAs count. */
+  get(origin: string, trust?: PeerTrust | null): Pool;
   /** Closes pools of origins that are not named, once their requests have ended. */
   retain(origins: ReadonlySet<string>): void;
   /** Destroys every connection. */
   close(): Promise<void>;
 }
 
-/** `connectTimeoutMs` bounds each connection attempt; the name look-up is part of it. */
-export function createHttpPools(connectTimeoutMs: number): HttpPools {
-  const pools = new Map<string, Pool>();
+/** A server's certificate was not accepted: one line. */
+export type RefusedPeer = (origin: string, line: string) => void;
 
-  const open = (origin: string): Pool => {
-    const connect = buildConnector({ timeout: connectTimeoutMs, keepAlive: true });
-    return new Pool(origin, {
-      connect: (options, callback) => {
-        connect(options, (...args) => {
-          // Small requests leave at once; nothing waits for a delayed acknowledgement.
-          args[1]?.setNoDelay(true);
-          callback(...args);
-        });
-      },
+interface Entry {
+  readonly origin: string;
+  readonly trust: PeerTrust | null;
+  readonly pool: Pool;
+}
+
+/** `connectTimeoutMs` bounds each connection attempt; the name look-up is part of it. */
+export function createHttpPools(connectTimeoutMs: number, refused?: RefusedPeer): HttpPools {
+  const entries = new Map<string, Entry>();
+
+  const open = (origin: string, trust: PeerTrust | null): Entry => ({
+    origin,
+    trust,
+    pool: new Pool(origin, {
+      connect: connector({ origin, trust, connectTimeoutMs, refused }),
       pipelining: 1,
       allowH2: false,
       keepAliveTimeout: IDLE_CLOSE_MS,
       keepAliveMaxTimeout: IDLE_CLOSE_MS,
       headersTimeout: 0,
       bodyTimeout: 0,
-    });
-  };
+    }),
+  });
 
   return {
-    get(origin) {
-      const found = pools.get(origin);
-      const pool = found ?? open(origin);
+    get(origin, trust = null) {
+      const found = entries.get(origin);
+      const fits = found !== undefined && sameTrust(found.trust, trust);
+      if (found !== undefined && !fits) closeGently(entries, origin);
+      const entry = found !== undefined && fits ? found : open(origin, trust);
       // Moved to the end: the first in the map is the one unused longest.
-      pools.delete(origin);
-      pools.set(origin, pool);
-      const oldest = pools.keys().next().value;
-      if (pools.size > MAX_POOLS && oldest !== undefined) closeGently(pools, oldest);
-      return pool;
+      entries.delete(origin);
+      entries.set(origin, entry);
+      const oldest = entries.keys().next().value;
+      if (entries.size > MAX_POOLS && oldest !== undefined) closeGently(entries, oldest);
+      return entry.pool;
     },
     retain(origins) {
-      for (const origin of pools.keys()) if (!origins.has(origin)) closeGently(pools, origin);
+      for (const origin of entries.keys()) if (!origins.has(origin)) closeGently(entries, origin);
     },
     async close() {
-      const all = [...pools.values()];
-      pools.clear();
-      await Promise.all(all.map((pool) => pool.destroy()));
+      const all = [...entries.values()];
+      entries.clear();
+      await Promise.all(all.map(({ pool }) => pool.destroy()));
     },
   };
 }
 
-function closeGently(pools: Map<string, Pool>, origin: string): void {
-  const pool = pools.get(origin);
-  pools.delete(origin);
+interface ConnectorOptions {
+  readonly origin: string;
+  readonly trust: PeerTrust | null;
+  readonly connectTimeoutMs: number;
+  readonly refused: RefusedPeer | undefined;
+}
+
+function connector(options: ConnectorOptions): buildConnector.connector {
+  const { origin, trust, connectTimeoutMs, refused } = options;
+  const build = (): buildConnector.connector =>
+    buildConnector({
+      timeout: connectTimeoutMs,
+      keepAlive: true,
+      ...(trust === null ? {} : { secureContext: trust.material.context }),
+      ...(trust === null || trust.serverName === null ? {} : { servername: trust.serverName }),
+    });
+  const target = { peer: origin, ca: trust?.material.paths.ca ?? null };
+  let version = trust?.material.version;
+  let connect = build();
+  let told: string | null = null;
+  return (connection, callback) => {
+    if (trust !== null && trust.material.version !== version) {
+      version = trust.material.version;
+      // Its kept sessions, too, were verified by the CAs that have gone.
+      connect = build();
+    }
+    const attempt = connect(connection, (...args) => {
+      const [error, socket] = args;
+      if (error === null) {
+        told = null;
+        // Small requests leave at once; nothing waits for a delayed acknowledgement.
+        socket.setNoDelay(true);
+        return callback(...args);
+      }
+      const failure = tlsFailure(error, peer.certificate(), target);
+      if (failure === null) return callback(...args);
+      if (failure.line !== told) refused?.(origin, failure.line);
+      told = failure.line;
+      return callback(
+        Object.assign(new Error(failure.line, { cause: error }), codeOf(error)),
+        null,
+      );
+    }) as unknown as Parameters<typeof watchPeer>[0];
+    const peer = watchPeer(attempt);
+  };
+}
+
+function codeOf(error: Error): { code?: unknown } {
+  return 'code' in error ? { code: error.code } : {};
+}
+
+function sameTrust(a: PeerTrust | null, b: PeerTrust | null): boolean {
+  return a?.material === b?.material && a?.serverName === b?.serverName;
+}
+
+function closeGently(entries: Map<string, Entry>, origin: string): void {
+  const entry = entries.get(origin);
+  entries.delete(origin);
   // Requests in it end as they would; a failure to close has nobody left to tell.
-  pool?.close().catch(() => undefined);
+  entry?.pool.close().catch(() => undefined);
 }

@@ -22,6 +22,7 @@ import {
   type RouterMessage,
   type Welcome,
 } from '../protocol/messages.ts';
+import type { PeerTrust } from './http-pool.ts';
 import { dialEndpoint, isOperatorsMatter, retryDelayMs } from './link-dial.ts';
 import {
   LinkNames,
@@ -37,6 +38,8 @@ export interface LinkClientOptions {
   /** `ws://host:port` or `wss://host:port`. */
   readonly urls: readonly string[];
   readonly secret: string | null;
+  /** For `wss` routers; absent or null: the system's CAs. */
+  readonly trust?: PeerTrust | null;
   readonly runtime: RoleRuntime;
   readonly resolve?: Resolve;
   readonly resolveIntervalMs?: number;
@@ -242,9 +245,10 @@ class Dialler implements LinkClient {
     dialled.socket = dialEndpoint({
       endpoint: dialled.endpoint,
       secret,
+      trust: this.#options.trust ?? null,
       maxFrameBytes: this.#limits.maxFrameBytes,
       onOpen: (socket) => this.#open(dialled, socket, runtime),
-      onFail: (reason) => this.#retry(dialled, reason),
+      onFail: (reason, detail) => this.#retry(dialled, reason, detail),
     });
   }
 
@@ -345,10 +349,10 @@ class Dialler implements LinkClient {
     }
   }
 
-  #retry(dialled: Dialled, reason: string): void {
+  #retry(dialled: Dialled, reason: string, detail: string | null = null): void {
     if (this.#closing || this.#dialled.get(dialled.endpoint.key) !== dialled) return;
     dialled.failures += 1;
-    if (reason !== 'duplicate') this.#announceDown(dialled, reason);
+    if (reason !== 'duplicate') this.#announceDown(dialled, reason, detail);
     dialled.cancelRetry?.();
     dialled.cancelRetry = this.#options.runtime.timers.after(
       retryDelayMs(dialled.failures, reason, this.#options.runtime.random),
@@ -357,13 +361,14 @@ class Dialler implements LinkClient {
   }
 
   /** One failed attempt says little; an address of a name that is linked through another one is nobody's worry. */
-  #announceDown(dialled: Dialled, reason: string): void {
+  #announceDown(dialled: Dialled, reason: string, detail: string | null): void {
     const passing = dialled.failures === 1 && !isOperatorsMatter(reason);
     if (passing && !dialled.state.startsWith('connected')) return;
     const { href } = dialled.endpoint.url;
     const linked = this.links().some((view) => view.url === href && view.routerId !== null);
-    this.#changed(dialled, `down ${reason}`, () => {
-      this.#log(linked ? 'debug' : 'warn', dialled, 'no link to router', { reason });
+    const fields = detail === null ? { reason } : { reason, problem: detail };
+    this.#changed(dialled, `down ${reason} ${detail}`, () => {
+      this.#log(linked ? 'debug' : 'warn', dialled, 'no link to router', fields);
     });
   }
 

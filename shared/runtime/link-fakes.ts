@@ -56,7 +56,7 @@ export async function fakeRouter(options: FakeRouterOptions = {}): Promise<FakeR
   const server = await startLinkServer({
     host: '127.0.0.1',
     port: 0,
-    credentials: () => [],
+    rules: () => ({ credentials: [], certificates: [] }),
     ...testRuntime(),
     onHello: () => 'accept',
     onUp: (link, hello) => {

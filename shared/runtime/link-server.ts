@@ -1,12 +1,12 @@
 // A router's side of the link: agents dial `/link` with a bearer secret, say hello, and are let in or closed by
 // name. What a message means is the owner's business.
 //
-//   upgrade   path, links' number, secret              else 404, 503, 401
+//   upgrade   path, links' number, secret or certificate   else 404, 503, 401
 //   hello     within `helloTimeoutMs`, small, a version we speak, a pool that the secret may speak for
 //   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
 //   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's
 
-import { createServer, type IncomingMessage, type Server } from 'node:http';
+import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
@@ -21,29 +21,36 @@ import {
   type RouterMessage,
 } from '../protocol/messages.ts';
 import type { Clock } from './clock.ts';
-import { grantFor, grantsPool, type LinkCredential, type LinkGrant } from './link-credentials.ts';
+import { grantFor, grantsPool, type LinkGrant, type LinkRules } from './link-credentials.ts';
 import { LINK_LIMITS, LinkSocket, type LinkEnd, type LinkLimits } from './link-socket.ts';
 import type { Logger } from './log.ts';
 import type { Timers } from './timers.ts';
+import { peerCertificate, type PeerCertificate } from './tls-peer.ts';
+import {
+  createHttpServer,
+  type ClientAuth,
+  type HandshakeFailed,
+  type ServerTls,
+} from './tls-server.ts';
 
 export type LinkVerdict = 'accept' | CloseReason;
 
 export interface LinkServerOptions {
   readonly host: string;
   readonly port: number;
-  /** Read at each upgrade, so that a reload counts at once. Empty: links from this machine only. */
-  readonly credentials: () => readonly LinkCredential[];
+  /** Null or absent: links come without TLS. */
+  readonly tls?: ServerTls | null;
+  readonly handshakeFailed?: HandshakeFailed;
+  /** Read at each upgrade, so that a reload counts at once. */
+  readonly rules: () => Omit<LinkRules, 'clientAuth'>;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly log: Logger;
   readonly limits?: Partial<LinkLimits>;
   readonly maxLinks?: number;
   readonly helloTimeoutMs?: number;
-  readonly onHello: (
-    link: LinkId,
-    hello: Hello,
-    remoteAddress: string,
-  ) => LinkVerdict | Promise<LinkVerdict>;
+  /** `certified`: the agent showed a certificate that the listener accepts. */
+  readonly onHello: (hello: Hello, certified: boolean) => LinkVerdict | Promise<LinkVerdict>;
   readonly onUp: (link: LinkId, hello: Hello) => void;
   readonly onMessage: (link: LinkId, message: Exclude<AgentMessage, Hello>) => void;
   readonly onDown: (link: LinkId, reason: LinkEnd) => void;
@@ -75,6 +82,8 @@ const VERDICT_TIMEOUT_MS = 10_000;
 /** Milliseconds for the head of an upgrade request. */
 const HEAD_TIMEOUT_MS = 5_000;
 const CLOSE_WAIT_MS = 1_500;
+const WARN_AGAIN_MS = 60_000;
+const MAX_WARNED = 256;
 
 export async function startLinkServer(options: LinkServerOptions): Promise<LinkServer> {
   const server = new Links(options);
@@ -87,6 +96,7 @@ interface Peer {
   readonly socket: LinkSocket;
   readonly grant: LinkGrant;
   readonly remoteAddress: string;
+  readonly certified: boolean;
   phase: 'greeting' | 'judging' | 'up';
   cancelDeadline: () => void;
 }
@@ -98,6 +108,7 @@ class Links implements LinkServer {
   readonly #upgrader: WebSocketServer;
   readonly #peers = new Map<LinkId, Peer>();
   readonly #sockets = new Set<WebSocket>();
+  readonly #warned = new Map<string, number>();
   #stopBeat: () => void = () => undefined;
   #opened = 0;
   #closing = false;
@@ -106,11 +117,16 @@ class Links implements LinkServer {
   constructor(options: LinkServerOptions) {
     this.#options = options;
     this.#limits = { ...LINK_LIMITS, ...options.limits };
-    this.#http = createServer(
+    this.#http = createHttpServer(
       {
-        headersTimeout: HEAD_TIMEOUT_MS,
-        requestTimeout: HEAD_TIMEOUT_MS,
-        connectionsCheckingInterval: 1_000,
+        http: {
+          headersTimeout: HEAD_TIMEOUT_MS,
+          requestTimeout: HEAD_TIMEOUT_MS,
+          connectionsCheckingInterval: 1_000,
+          noDelay: true,
+        },
+        tls: options.tls ?? null,
+        handshakeFailed: options.handshakeFailed ?? (() => undefined),
       },
       (_request, response) => response.writeHead(426, { connection: 'close' }).end(),
     );
@@ -180,12 +196,41 @@ class Links implements LinkServer {
     if (this.#closing || this.#peers.size >= this.#maxLinks()) {
       return this.#refuse(stream, '503 Service Unavailable');
     }
-    const authorization = request.headers.authorization;
-    const grant = grantFor(this.#options.credentials(), authorization, remoteAddress);
+    const certificate = peerCertificate(request.socket, this.#options.clock.wallMs());
+    const grant = this.#grant(request, remoteAddress, certificate);
     if (grant.kind === 'refused') return this.#refuse(stream, '401 Unauthorized');
     this.#upgrader.handleUpgrade(request, stream, head, (socket) => {
-      this.#greet(socket, grant, remoteAddress);
+      const certified = this.#clientAuth() !== 'none' && certificate.kind === 'valid';
+      this.#greet(socket, { grant, remoteAddress, certified });
     });
+  }
+
+  #clientAuth(): ClientAuth {
+    return this.#options.tls?.clientAuth ?? 'none';
+  }
+
+  #grant(request: IncomingMessage, remoteAddress: string, certificate: PeerCertificate): LinkGrant {
+    const { rules, log } = this.#options;
+    const clientAuth = this.#clientAuth();
+    const { authorization } = request.headers;
+    const presented = { authorization, remoteAddress, certificate };
+    const grant = grantFor({ ...rules(), clientAuth }, presented);
+    if (grant.kind === 'refused' && certificate.kind === 'invalid' && clientAuth !== 'none') {
+      this.#warnOf(certificate.problem, () => {
+        log.warn({ remoteAddress, problem: certificate.problem }, 'link refused: certificate');
+      });
+    }
+    return grant;
+  }
+
+  /** An agent dials again and again: the same words come once a minute. */
+  #warnOf(problem: string, warn: () => void): void {
+    const nowMs = this.#options.clock.nowMs();
+    const before = this.#warned.get(problem);
+    if (before !== undefined && nowMs - before < WARN_AGAIN_MS) return;
+    if (this.#warned.size >= MAX_WARNED) this.#warned.clear();
+    this.#warned.set(problem, nowMs);
+    warn();
   }
 
   #refuse(stream: Duplex, status: string): void {
@@ -193,7 +238,7 @@ class Links implements LinkServer {
     stream.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
   }
 
-  #greet(socket: WebSocket, grant: LinkGrant, remoteAddress: string): void {
+  #greet(socket: WebSocket, who: Pick<Peer, 'grant' | 'remoteAddress' | 'certified'>): void {
     const { clock, timers, helloTimeoutMs } = this.#options;
     this.#opened += 1;
     const link = `in-${this.#opened}` as LinkId;
@@ -208,8 +253,7 @@ class Links implements LinkServer {
     const peer: Peer = {
       link,
       socket: linkSocket,
-      grant,
-      remoteAddress,
+      ...who,
       phase: 'greeting',
       cancelDeadline: timers.after(helloTimeoutMs ?? HELLO_TIMEOUT_MS, () => {
         linkSocket.close('hello_timeout');
@@ -272,7 +316,7 @@ class Links implements LinkServer {
     if (least > PROTOCOL_VERSION || greatest < PROTOCOL_VERSION) return 'protocol_too_old';
     if (!grantsPool(peer.grant, hello.pool)) return 'unauthorized';
     try {
-      return await this.#options.onHello(peer.link, hello, peer.remoteAddress);
+      return await this.#options.onHello(hello, peer.certified);
     } catch (error) {
       this.#options.log.error({ err: error }, 'judging a hello failed');
       return 'shutting_down';

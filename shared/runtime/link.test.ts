@@ -17,6 +17,7 @@ import {
   type FakeRouter,
   type FakeRouterOptions,
 } from './link-fakes.ts';
+import type { LinkServerOptions } from './link-server.ts';
 import { ManualTime } from './manual-time.ts';
 import { systemTimers, type Timers } from './timers.ts';
 
@@ -66,21 +67,24 @@ const url = (port: number, host = '127.0.0.1'): string => `ws://${host}:${port}`
 const bye = { kind: 'bye', replica: '127.0.0.1:8000' as ReplicaId, reason: 'drained' } as const;
 
 describe('who may link', () => {
-  const credentials = (): { secret: string; pools: string[] | null }[] => [
-    { secret: 'old-secret', pools: null },
-    { secret: 'new-secret', pools: null },
-    { secret: 'llama-secret', pools: ['llama'] },
-  ];
+  const rules = (): ReturnType<LinkServerOptions['rules']> => ({
+    credentials: [
+      { secret: 'old-secret', pools: null },
+      { secret: 'new-secret', pools: null },
+      { secret: 'llama-secret', pools: ['llama'] },
+    ],
+    certificates: [],
+  });
 
   it('takes either of two secrets while one replaces the other', async () => {
-    const { port, hellos } = await router({ credentials });
+    const { port, hellos } = await router({ rules });
     agent([url(port)], { secret: 'old-secret' });
     agent([url(port)], { secret: 'new-secret' });
     await until(() => hellos.length === 2);
   });
 
   it('refuses a wrong or missing secret before the WebSocket opens, and says so once', async () => {
-    const { port, hellos, server } = await router({ credentials });
+    const { port, hellos, server } = await router({ rules });
     const time = new ManualTime();
     const runtime = testRuntime({ clock: time, timers: time });
     const wrong = agent([url(port)], { secret: 'guess', runtime });
@@ -95,7 +99,7 @@ describe('who may link', () => {
   });
 
   it('refuses a pool that the secret may not speak for', async () => {
-    const { port, hellos } = await router({ credentials });
+    const { port, hellos } = await router({ rules });
     const other = agent([url(port)], { secret: 'llama-secret', hello: hello('mistral') });
     await until(() => other.ends.includes('unauthorized'));
     agent([url(port)], { secret: 'llama-secret' });

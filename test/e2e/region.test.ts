@@ -33,9 +33,13 @@ const runtime: RoleRuntime = {
 };
 const ADMIN = { host: '127.0.0.1', port: 0 };
 
-async function router(changes: Partial<RouterOptions> = {}, pool: Partial<PoolOptions> = {}) {
+async function router(
+  changes: Partial<RouterOptions> = {},
+  pool: Partial<PoolOptions> = {},
+  more: Parameters<typeof routerOptions>[0] = {},
+) {
   const running = await startRegionalRouter(
-    { ...routerOptions({ pool }), addressProof: true, ...changes },
+    { ...routerOptions({ pool, ...more }), addressProof: true, ...changes },
     runtime,
   );
   open.push(() => running.close());
@@ -257,7 +261,7 @@ describe('an agent', () => {
   });
 
   test('that has the wrong secret is refused and counted', async () => {
-    const running = await router({ linkSecrets: ['secret'] });
+    const running = await router({}, {}, { linkSecrets: ['secret'] });
     await agent(await engine(), running, { linkSecret: 'guess' });
     const refused = async () => {
       const text = await (await get(running.clientsPort, '/metrics')).body.text();
@@ -294,7 +298,7 @@ describe('an agent', () => {
   });
 
   test('proves itself with the secret of the links', async () => {
-    const running = await router({ linkSecrets: ['new-secret', 'old-secret'] });
+    const running = await router({}, {}, { linkSecrets: ['new-secret', 'old-secret'] });
     await agent(await engine(), running, { linkSecret: 'old-secret' });
     await isReady(running);
     expect(running.status().links).toBe(1);

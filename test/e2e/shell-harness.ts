@@ -20,6 +20,7 @@ import type {
   SurfaceOptions,
 } from '../../router/regional/options.ts';
 import { RegionalShell } from '../../router/regional/shell.ts';
+import { RegionalTls } from '../../router/regional/tls.ts';
 import { PlainCore } from './plain-core.ts';
 
 export const LIMITS: GatewayLimits = {
@@ -40,6 +41,8 @@ export function poolOptions(changes: Partial<PoolOptions> = {}): PoolOptions {
     aliases: {},
     engineApiKey: null,
     agentSecrets: [],
+    agentNames: [],
+    engineTls: null,
     engineCidrs: [],
     enginePriority: false,
     cacheSalt: null,
@@ -52,16 +55,19 @@ export function routerOptions(changes: {
   limits?: Partial<GatewayLimits>;
   settings?: Partial<RouterOptions['reloadable']['settings']>;
   surface?: Partial<SurfaceOptions>;
+  linkSecrets?: readonly string[];
+  clientKeys?: RouterOptions['reloadable']['clientKeys'];
 }): RouterOptions {
   return {
     region: 'test',
     clients: { host: '127.0.0.1', port: 0 },
     links: { host: '127.0.0.1', port: 0 },
     admin: null,
-    linkSecrets: [],
     addressProof: false,
     siblings: [],
     reloadable: {
+      linkSecrets: changes.linkSecrets ?? [],
+      clientKeys: changes.clientKeys ?? [],
       pools: [poolOptions(changes.pool)],
       settings: { ...REGIONAL_DEFAULTS, ...changes.settings },
       limits: { ...LIMITS, ...changes.limits },
@@ -105,10 +111,14 @@ export async function startHarness(
   const pools = createHttpPools(2_000);
   const metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
   const canonicaliser = new Canonicaliser(await createChainHasher());
-  const shell = new RegionalShell({ core, options, runtime, metrics, pools, canonicaliser });
+  const tls = new RegionalTls(options, runtime, metrics);
+  const shell = new RegionalShell({ core, options, runtime, metrics, pools, tls, canonicaliser });
   const { limits } = options.reloadable;
   const listener = await startHttpListener({
     listen: options.clients,
+    tls: null,
+    handshakeFailed: () => undefined,
+    door: () => null,
     clock: systemClock,
     timers: systemTimers,
     limits: { ...limits, connections: 10_000 },

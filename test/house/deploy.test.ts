@@ -32,7 +32,7 @@ interface Compose {
 const compose = parse(read('docker-compose.yml'), { merge: true }) as Compose;
 const dockerfile = read('deploy/docker/Dockerfile');
 const exposed = /^EXPOSE (.*)$/m.exec(dockerfile)?.[1]?.split(' ') ?? [];
-const fleet = loadFleet(join(ROOT, 'deploy/docker/fleet.yaml'), { SPILLWAY_LINK_SECRET: 's' }, []);
+const fleet = loadFleet(join(ROOT, 'deploy/docker/fleet.yaml'), { SPILLWAY_LINK_SECRET: 'a-secret-of-a-link' }, []);
 
 /** Secrets are read from the environment by every role and are no option. */
 const SECRETS = ['SPILLWAY_LINK_SECRET', 'SPILLWAY_ENGINE_API_KEY'];

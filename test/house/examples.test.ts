@@ -9,7 +9,7 @@ import { check, helpOf } from './command-line.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const FOLDER = join(ROOT, 'docs/examples');
-const SECRETS = { SPILLWAY_LINK_SECRET: 'a-secret', ENGINE_KEY: 'a-key' };
+const SECRETS = { SPILLWAY_LINK_SECRET: 'a-secret-of-a-link', ENGINE_KEY: 'a-key' };
 
 describe('docs/examples', () => {
   const files = readdirSync(FOLDER).filter((file) => file.endsWith('.yaml'));
