@@ -39,13 +39,17 @@ const MIB = 1_024 * 1_024;
 const THROTTLE_MASK = 0x8 | 0x20 | 0x40 | 0x80;
 const LOST = /GPU is lost|GPU requires reset/i;
 const BROKEN = /Unknown Error|ERR!/i;
-const MAX_ROWS = 64;
+const MAX_GPUS = 64;
+/** Processes on them. */
+const MAX_ROWS = 1_024;
+/** Characters of a GPU's name: it stands in reports and labels. */
+const MAX_NAME = 128;
 
 export function gpuReading({ exitCode, stdout, stderr }: SmiOutput): GpuReading {
   if (exitCode === null) return { kind: 'unknown' };
   const text = `${stdout}\n${stderr}`;
   if (/No devices were found/i.test(text)) return { kind: 'gpus', gpus: [] };
-  const gpus = rowsOf(stdout).flatMap(gpuOf);
+  const gpus = rowsOf(stdout).slice(0, MAX_GPUS).flatMap(gpuOf);
   if (gpus.length > 0) return { kind: 'gpus', gpus };
   return LOST.test(text) ? { kind: 'lost' } : { kind: 'unknown' };
 }
@@ -70,7 +74,7 @@ export function computeApps(stdout: string): ReadonlyMap<number, ReadonlySet<str
 
 function rowsOf(stdout: string): string[][] {
   const lines = stdout.split(/\r?\n/).filter((line) => line.includes(','));
-  return lines.slice(0, MAX_ROWS * 16).map((line) => line.split(',').map((field) => field.trim()));
+  return lines.slice(0, MAX_ROWS).map((line) => line.split(',').map((field) => field.trim()));
 }
 
 function gpuOf(fields: readonly string[]): GpuFacts[] {
@@ -85,7 +89,7 @@ function gpuOf(fields: readonly string[]): GpuFacts[] {
     {
       index: at,
       uuid,
-      name: name === undefined || name.startsWith('[') ? null : name,
+      name: name === undefined || name.startsWith('[') ? null : name.slice(0, MAX_NAME),
       memoryTotalBytes: scaled(total, MIB),
       memoryUsedBytes: scaled(used, MIB),
       temperatureC: numberOf(temperature),
