@@ -98,8 +98,14 @@ describe('the queue releases', () => {
       item('y', { priority: 3, prefillMs: 20 }),
     );
     expect(queue.worst()?.id).toBe('y');
-    expect([queue.topPriority, queue.bottomPriority]).toEqual([0, 3]);
+    expect(queue.topPriority).toBe(0);
     expect(queue.ahead(2)).toEqual({ requests: 1, prefillMs: 9_000 });
+    expect(queue.behind(3).requests).toBe(0);
+    const { requests, bytes } = queue.behind(2);
+    expect(requests).toBe(2);
+    expect(bytes).toBe((queue.get('x')?.bytes ?? 0) + (queue.get('y')?.bytes ?? 0));
+    queue.remove('x');
+    expect(queue.behind(0)).toEqual({ requests: 1, bytes: queue.get('y')?.bytes });
   });
 });
 

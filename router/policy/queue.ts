@@ -48,6 +48,7 @@ interface Level {
   readonly pressing: BinaryHeap<Entry>;
   virtualTokens: number;
   requests: number;
+  bytes: number;
   prefillMs: number;
 }
 
@@ -125,6 +126,7 @@ export class ReleaseQueue {
     tenant.heap.push(entry);
     if (item.deadlineMs !== null) level.pressing.push(entry);
     level.requests += 1;
+    level.bytes += item.bytes;
     level.prefillMs += item.prefillMs;
     this.#prefillMs += item.prefillMs;
     this.#bytes += item.bytes;
@@ -140,6 +142,7 @@ export class ReleaseQueue {
     const tenant = this.#tenant(level, entry.item.tenant);
     tenant.waiting -= 1;
     level.requests -= 1;
+    level.bytes -= entry.item.bytes;
     level.prefillMs = level.requests === 0 ? 0 : level.prefillMs - entry.item.prefillMs;
     this.#prefillMs -= entry.item.prefillMs;
     this.#bytes -= entry.item.bytes;
@@ -176,11 +179,6 @@ export class ReleaseQueue {
     return null;
   }
 
-  /** Least urgent priority that waits; null when nothing does. */
-  get bottomPriority(): number | null {
-    return this.#levels.findLast((level) => level.requests > 0)?.priority ?? null;
-  }
-
   /**
    * The one to give up first when there is no room: the least urgent priority, there the last to be
    * released.
@@ -208,6 +206,17 @@ export class ReleaseQueue {
     return sum;
   }
 
+  /** What waits at a less urgent priority. */
+  behind(priority: number): { requests: number; bytes: number } {
+    const sum = { requests: 0, bytes: 0 };
+    for (const level of this.#levels) {
+      if (level.priority <= clampPriority(priority)) continue;
+      sum.requests += level.requests;
+      sum.bytes += level.bytes;
+    }
+    return sum;
+  }
+
   #level(priority: number): Level {
     const at = this.#levels.findIndex((level) => level.priority >= priority);
     const found = this.#levels[at];
@@ -218,6 +227,7 @@ export class ReleaseQueue {
       pressing: new BinaryHeap(startsBefore),
       virtualTokens: 0,
       requests: 0,
+      bytes: 0,
       prefillMs: 0,
     };
     this.#levels.splice(at < 0 ? this.#levels.length : at, 0, level);

@@ -15,11 +15,12 @@ import type { RegionalState, RequestState } from './core-state.ts';
 export function admit(state: RegionalState, request: RequestState, verdict: Verdict): void {
   const { pool } = request;
   const shed = request.attempts > 0 ? null : shedVerdict(state, request, verdict);
-  if (shed !== null && !(shed.reason === 'queue_full' && makeRoom(state, request))) {
+  if (shed !== null) {
     if (shed.reason === 'queue_full') state.limit('queue');
     shedRequest(state, request, { ...shed, verdict });
     return;
   }
+  makeRoom(state, request);
   const work = expectedWork(request, verdict);
   const { request: asked } = request;
   const deadlineMs =
@@ -79,7 +80,8 @@ export function shedVerdict(
     },
     state.settings,
   );
-  return reason === null ? null : { reason, waitMs };
+  if (reason === null || (reason === 'queue_full' && canMakeRoom(state, request))) return null;
+  return { reason, waitMs };
 }
 
 function shedRequest(
@@ -101,20 +103,26 @@ function shedRequest(
   });
 }
 
-/** Gives up a less urgent request for this one; false where there is none. */
-function makeRoom(state: RegionalState, request: RequestState): boolean {
+/** Whether it fits once all that is less urgent is given up. */
+function canMakeRoom({ settings }: RegionalState, { pool, request }: RequestState): boolean {
+  const { queue } = pool;
+  const less = queue.behind(request.priority);
+  return (
+    queue.size - less.requests < settings.queueMaxRequests &&
+    queue.bytes - less.bytes + request.bodyBytes <= settings.queueMaxBytes
+  );
+}
+
+/** Gives up less urgent requests until this one fits; a retry has a place however full it is. */
+function makeRoom(state: RegionalState, request: RequestState): void {
+  if (request.attempts > 0) return;
   const { queue } = request.pool;
   const { settings } = state;
   const needed = request.request.bodyBytes;
-  while (
-    queue.size + 1 > settings.queueMaxRequests ||
-    queue.bytes + needed > settings.queueMaxBytes
-  ) {
-    if ((queue.bottomPriority ?? Number.NEGATIVE_INFINITY) <= request.request.priority)
-      return false;
+  while (queue.size >= settings.queueMaxRequests || queue.bytes + needed > settings.queueMaxBytes) {
     const worst = queue.worst();
     const victim = worst === null ? undefined : state.requests.get(worst.id as RequestId);
-    if (victim === undefined) return false;
+    if (victim === undefined) return;
     state.limit('queue');
     const waitMs = request.pool.queue.prefillMs;
     finish(state, victim, {
@@ -126,7 +134,6 @@ function makeRoom(state: RegionalState, request: RequestState): boolean {
       },
     });
   }
-  return true;
 }
 
 /**

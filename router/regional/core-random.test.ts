@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Incarnation, LeaseId, LinkId, PoolId, RequestId } from '../../shared/model/ids.ts';
+import type { Decision } from '../../shared/model/decision.ts';
 import type { RouterMessage } from '../../shared/protocol/messages.ts';
 import { chainOf, COMPLETE, configOf, CoreRig, MODEL } from './core.harness.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
@@ -29,6 +30,12 @@ const step = fc.oneof(
       path: fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 4 }),
       priority: fc.integer({ min: -1, max: 1 }),
       stream: fc.boolean(),
+      work: fc.constantFrom(
+        'generation' as const,
+        'generation' as const,
+        'prefill' as const,
+        'light' as const,
+      ),
       deadlineMs: fc.option(fc.integer({ min: 100, max: 5_000 })),
     }),
   },
@@ -93,11 +100,18 @@ class Books {
         const request = rig.request({
           prompts: [chainOf(next.path)],
           priority: next.priority,
-          stream: next.stream,
+          stream: next.stream && next.work === 'generation',
+          work: next.work,
+          ...(next.work === 'generation' ? {} : { maxTokens: 0 }),
+          ...(next.work === 'light' ? { prompts: [] } : {}),
           clientDeadlineMs: next.deadlineMs,
         });
         this.waiting.add(request.id);
-        this.take(rig.handle({ kind: 'arrived', request }));
+        if (next.work === 'light') this.light.add(request.id);
+        const foretold = rig.core.explain(request, rig.nowMs);
+        const effects = rig.handle({ kind: 'arrived', request });
+        expectForetold(foretold, effects, request.id);
+        this.take(effects);
         break;
       }
       case 'first': {
@@ -184,6 +198,7 @@ class Books {
     }
   }
 
+  readonly light = new Set<string>();
   readonly queued = new Set<string>();
   readonly gone = new Set<string>();
 
@@ -250,7 +265,9 @@ class Books {
     expect(status.leases).toBe(this.attempts.size);
     const replicas = status.pools.flatMap((pool) => pool.replicas);
     const perTarget = replicas.flatMap(({ targets }) => targets.map(({ leases }) => leases));
-    expect(perTarget.reduce((sum, leases) => sum + leases, 0)).toBe(this.attempts.size);
+    const weighing = [...this.attempts.values()].filter((request) => !this.light.has(request));
+    expect(perTarget.reduce((sum, leases) => sum + leases, 0)).toBe(weighing.length);
+    for (const request of this.light) expect(this.queued).not.toContain(request);
     expect(this.waiting).toEqual(this.queued);
     const queued = status.pools.reduce((sum, pool) => sum + pool.queue.requests, 0);
     expect(queued).toBe(this.queued.size);
@@ -272,6 +289,39 @@ class Books {
     const open = [...this.attempts.keys()];
     return open[which % Math.max(1, open.length)] ?? null;
   }
+}
+
+/**
+ * What explain said of a request is what became of it: the same filters, costs and draw probabilities. Who is drawn is
+ * the draw's; and what joins a queue may leave it in the same moment, where it goes before the others.
+ */
+function expectForetold(foretold: Decision, effects: readonly RouterEffect[], id: string): void {
+  const served = decisionOf(effects, id);
+  if (served.kind === 'send' && foretold.kind === 'queue') {
+    expect(foretold.reason).toBe('order');
+    return;
+  }
+  expect(served.kind).toBe(foretold.kind);
+  expect(served.candidates).toEqual(foretold.candidates);
+  const drawn = foretold.candidates.filter(({ drawProbability }) => drawProbability > 0);
+  if (drawn.length < 2) {
+    expect(served).toEqual(foretold);
+  } else {
+    expect(drawn.map(({ target }) => target)).toContainEqual(served.target);
+  }
+}
+
+function decisionOf(effects: readonly RouterEffect[], id: string): Decision {
+  for (const effect of effects) {
+    const of =
+      effect.kind === 'attempt'
+        ? effect.attempt.request
+        : 'request' in effect
+          ? effect.request
+          : null;
+    if (of === id && 'decision' in effect && effect.decision !== null) return effect.decision;
+  }
+  throw new Error(`nothing became of ${id}`);
 }
 
 test('after any event each request is queued, under way or answered once, and leases are the open attempts', () => {
