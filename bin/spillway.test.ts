@@ -81,7 +81,11 @@ describe('bad input', () => {
     ],
     [
       ['agent', '--engine', 'http://a:1', '--advertise', 'http://b:1', '--advertise', 'http://c:1'],
-      /^spillway agent: 1 engines and 2 advertised addresses/,
+      /^spillway agent: 1 × --engine and 2 × --advertise/,
+    ],
+    [
+      ['agent', '--engine', 'http://127.0.0.1:1', '--engine-unit', '/etc/x'],
+      /^spillway agent: --engine: unit: must be the name of a systemd unit/,
     ],
     [['router', '--listen', '0.0.0.0:0'], /^spillway router: --listen: is reachable/],
     [['router', '--listen', 'nowhere'], /^spillway router: --listen: must be host:port/],

@@ -8,7 +8,7 @@ it('takes one kind for all engines, or one for each', () => {
 });
 
 it('refuses another number of kinds, and kinds that it does not know', () => {
-  expect(() => engineKinds(['vllm', 'tgi'], 3)).toThrow(/3 engines and 2 kinds/);
+  expect(() => engineKinds(['vllm', 'tgi'], 3)).toThrow(/3 × --engine and 2 × --engine-kind/);
   expect(() => engineKinds(['ollama'], 1)).toThrow(
     '--engine-kind ollama: must be auto, vllm, sglang, tgi, llamacpp or generic',
   );

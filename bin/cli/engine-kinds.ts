@@ -23,7 +23,7 @@ export function engineKinds(
   if (kinds.length === 1) return Array.from({ length: engines }, () => only ?? null);
   if (kinds.length === engines) return kinds;
   throw new UsageError(
-    `${engines} engines and ${kinds.length} kinds: give one --engine-kind for all, or one for each --engine in the same order`,
+    `${engines} × --engine and ${kinds.length} × --engine-kind: give one --engine-kind for all, or one for each --engine in the same order`,
   );
 }
 

@@ -21,7 +21,7 @@ test('one for each engine; an empty one is none', () => {
 
 test('another number is refused, and evidence of no engine', () => {
   expect(() => evidenceOf({ engineUnit: ['a'] }, 2)).toThrow(
-    '2 engines and 1 values of --engine-unit: give one for each --engine, in the same order',
+    '2 × --engine and 1 × --engine-unit: give one for each --engine, in the same order',
   );
   expect(() => evidenceOf({ engineLog: ['a'] }, 0)).toThrow('--engine-log needs --engine');
 });

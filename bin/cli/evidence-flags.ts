@@ -50,7 +50,7 @@ export function evidenceOf(flags: EvidenceFlags, engines: number): readonly Engi
     throw new UsageError(
       engines === 0
         ? `${flag} needs --engine`
-        : `${engines} engines and ${values.length} values of ${flag}: give one for each --engine, in the same order`,
+        : `${engines} × --engine and ${values.length} × ${flag}: give one for each --engine, in the same order`,
     );
   }
   return Array.from({ length: engines }, (_, at) => ({

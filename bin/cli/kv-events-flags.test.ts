@@ -18,7 +18,7 @@ test('one for each engine, replays beside them', () => {
 });
 
 test.each([
-  [{ kvEvents: ['tcp://*:1'] }, /2 engines and 1 addresses: give one --kv-events/],
+  [{ kvEvents: ['tcp://*:1'] }, /2 × --engine and 1 × --kv-events: give one --kv-events/],
   [{ kvEventsReplay: ['a', 'b'] }, /--kv-events-replay needs --kv-events/],
   [{ kvEvents: ['a', 'b'], kvEventsReplay: ['c'] }, /give one --kv-events-replay/],
 ])('%o is refused', (flags, message) => {

@@ -40,7 +40,7 @@ export function kvEventsOf(
   for (const [flag, values] of given) {
     if (values === undefined || values.length === engines) continue;
     throw new UsageError(
-      `${engines} engines and ${values.length} addresses: give one ${flag} for each --engine, in the same order`,
+      `${engines} × --engine and ${values.length} × ${flag}: give one ${flag} for each --engine, in the same order`,
     );
   }
   return Array.from({ length: engines }, (_, at) => {

@@ -134,7 +134,7 @@ function engineOverlays(command: Command, flags: Flags): Overlay[] {
   }
   if (advertise !== undefined && advertise.length !== engine.length) {
     throw new UsageError(
-      `${engine.length} engines and ${advertise.length} advertised addresses: give one --advertise for each --engine, in the same order`,
+      `${engine.length} × --engine and ${advertise.length} × --advertise: give one --advertise for each --engine, in the same order`,
     );
   }
   const kinds = engineKinds(engineKind, engine.length);

@@ -42,13 +42,21 @@ export function formatProblems(problems: readonly Problem[], source: Source): st
   return placed
     .map(({ problem, overlay, offset }) => {
       const field = problem.path.length === 0 ? '' : `${formatPath(problem.path)}: `;
-      if (overlay !== null) return `${overlay.source}: ${problem.message}`;
+      if (overlay !== null)
+        return `${overlay.source}: ${sectionOf(problem.path, overlay)}${problem.message}`;
       if (source.file === null) return `${field}${problem.message}`;
       if (offset === null) return `${source.file}: ${field}${problem.message}`;
       const { line, col } = source.lines.linePos(offset);
       return `${source.file}:${line}:${col}: ${field}${problem.message}`;
     })
     .join('\n');
+}
+
+/** Where inside of what a flag gave: other flags fill its elements, as `--engine-unit` those of `--engine` (URLs). */
+function sectionOf(path: Path, overlay: Overlay): string {
+  const keys = path.slice(overlay.path.length).filter((key) => typeof key === 'string');
+  const itself = keys.length === 0 || (keys.length === 1 && keys[0] === 'url');
+  return itself ? '' : `${keys.join('.')}: `;
 }
 
 /** The one that decided: the innermost, and of those the one laid last. */
