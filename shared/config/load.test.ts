@@ -164,6 +164,14 @@ describe('flags', () => {
       '--engine: must have no path: write http://127.0.0.1:1',
     );
   });
+
+  it('name the field where one flag fills in what another gave', () => {
+    const kvEvents = { endpoint: '127.0.0.1:5557' };
+    const value = [{ url: 'http://127.0.0.1:1', kvEvents }];
+    const overlays = [{ path: ['agent', 'engines'], value, source: '--engine' }];
+    const result = parseFleet({ file: null, text: '', environment: {}, overlays });
+    expect(!result.ok && result.error).toContain('--engine: kvEvents.endpoint: must be like tcp:');
+  });
 });
 
 describe('cross-field rules', () => {
