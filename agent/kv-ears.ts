@@ -1,6 +1,7 @@
 // The KV-event listeners of an agent: one a rank of each engine whose events are to be heard.
 //
-// Where they are published is configured, or told by the engine itself (SGLang); the configuration holds.
+// Where they are published is configured, or told by the engine itself (SGLang); the configuration holds. An engine that
+// tells another place is heard there from then on: it was started anew.
 
 import { KvListener, type KvCount } from './kv-events.ts';
 import type { KvEventsOptions } from './policy/kv-event.ts';
@@ -21,39 +22,47 @@ export interface KvLabels {
   readonly rank: string;
 }
 
+interface HeardEngine {
+  readonly options: KvEventsOptions;
+  /** By rank. */
+  readonly listeners: readonly KvListener[];
+}
+
 export class KvEars {
   private readonly deps: KvEarsDeps;
-  private readonly listeners = new Map<ReplicaId, readonly KvListener[]>();
+  private readonly engines = new Map<ReplicaId, HeardEngine>();
 
   constructor(deps: KvEarsDeps) {
     this.deps = deps;
   }
 
-  /** Begins to hear an engine, unless it is heard already. `url`: of the engine, as the agent reaches it. */
+  /** Begins to hear an engine, unless it is heard there already. `url`: of the engine, as the agent reaches it. */
   listen(
     engine: { readonly replica: ReplicaId; readonly url: string; readonly ranks: number },
     options: KvEventsOptions,
   ): void {
-    if (this.listeners.has(engine.replica)) return;
+    const before = this.engines.get(engine.replica);
+    if (before !== undefined && isSame(before.options, options)) return;
+    for (const listener of before?.listeners ?? []) listener.close();
     const host = new URL(engine.url).hostname;
     const listeners = Array.from({ length: engine.ranks }, (_, rank) =>
       this.listener(engine.replica, rank, { options, host }),
     );
-    this.listeners.set(engine.replica, listeners);
+    this.engines.set(engine.replica, { options, listeners });
     for (const listener of listeners) void listener.start();
   }
 
   /** Answers with `kvReplay` events, with an empty one where nobody listens. */
   replay(replica: ReplicaId, rank: number, fromSeq: number): void {
-    const listener = this.listeners.get(replica)?.[rank];
+    const listener = this.engines.get(replica)?.listeners[rank];
     if (listener !== undefined) void listener.replay(fromSeq);
     else this.deps.post({ kind: 'kvReplay', replica, rank, fromSeq, batches: [], done: true });
   }
 
   close(): void {
-    for (const listeners of this.listeners.values())
+    for (const { listeners } of this.engines.values())
       for (const listener of listeners) listener.close();
-    this.listeners.clear();
+    this.engines.clear();
   }
 
   private listener(
@@ -74,4 +83,9 @@ export class KvEars {
       count: (what, by) => count(what, by, labels),
     });
   }
+}
+
+function isSame(a: KvEventsOptions, b: KvEventsOptions): boolean {
+  const places = ['endpoint', 'replay', 'topic', 'bind'] as const;
+  return places.every((name) => a[name] === b[name]);
 }
