@@ -29,6 +29,22 @@ function now(h: Harness): ReplicaReport {
   return report;
 }
 
+test('a request that came and went between two scrapes tells a token time', () => {
+  const { h, link } = ready();
+  const { incarnation } = now(h);
+  const of = { replica: REPLICA, rank: 0, agoMs: 0 } as const;
+  h.say(link, { kind: 'sent', ...of, seq: 1, ...leaseFacts('r1'), incarnation });
+  const usage = { promptTokens: 10, cachedTokens: 0, completionTokens: 51 };
+  const lease = 'r1' as LeaseId;
+  h.say(link, { kind: 'ended', ...of, seq: 2, lease, outcome: 'complete', usage });
+  tell(h, { itlSumSeconds: 1, itlCount: 50 });
+  h.advance(1_100);
+  expect(now(h).itlMs).toBeCloseTo(20);
+  tell(h, { itlSumSeconds: 9, itlCount: 60 });
+  h.advance(1_100);
+  expect(now(h).itlMs).toBeCloseTo(20);
+});
+
 describe('waiting prefill that the engine itself counts', () => {
   test('is measured, and what is above the ledger on two scrapes is unattributed', () => {
     const { h } = ready({ waitingPrefillTokens: 0 });

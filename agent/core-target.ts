@@ -67,6 +67,8 @@ export class TargetState {
   private disagreed = false;
   private nowMs = -Infinity;
   private foreignCounted: { readonly atMs: number; readonly foreign: Foreign | null } | null = null;
+  /** Users' requests were in the engine at some time since the last scrape. */
+  private usersSeen = false;
 
   constructor(context: CoreContext, replica: ReplicaId, rank: number) {
     this.replica = replica;
@@ -109,7 +111,8 @@ export class TargetState {
   scraped(rank: RankScrape, sentMs: number, nowMs: number): void {
     this.nowMs = nowMs;
     const foreignBefore = this.hasForeign();
-    const users = this.ledger.openCount() > 0 || foreignBefore;
+    const users = this.usersSeen || foreignBefore;
+    this.usersSeen = this.ledger.openCount() > 0;
     const lastMs = this.scrape?.sentMs ?? sentMs;
     const own = foreignBefore ? this.history.prefilledBetween(lastMs, sentMs) : null;
     this.scrape = { rank, sentMs };
@@ -316,6 +319,7 @@ export class TargetState {
   }
 
   private opened(entry: LedgerEntry): void {
+    if (entry.router !== null) this.usersSeen = true;
     if (entry.router !== null && this.ledger.openCount() === 1) this.signs.workBegan(entry.sentMs);
     this.history.opened(entry);
     this.backlog.add(entry);
