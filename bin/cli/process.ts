@@ -49,7 +49,7 @@ export async function started<T>(start: Promise<T>, hint: string): Promise<T> {
   try {
     return await start;
   } catch (cause) {
-    const { code, address, port } = listenFailure(cause);
+    const { code, address, port, hostname } = listenFailure(cause);
     const where = address === undefined ? '' : `${address}:${port ?? '?'} `;
     if (code === 'EADDRINUSE') {
       throw new UsageError(`${where}is in use by another process: choose another (${hint})`, {
@@ -66,12 +66,18 @@ export async function started<T>(start: Promise<T>, hint: string): Promise<T> {
         cause,
       });
     }
+    if (code === 'ENOTFOUND') {
+      throw new UsageError(`${hostname ?? 'that host'} is no address: choose another (${hint})`, {
+        cause,
+      });
+    }
     throw cause;
   }
 }
 
 interface ListenFailure {
   readonly code?: string;
+  readonly hostname?: string;
   readonly address?: string;
   readonly port?: number;
 }

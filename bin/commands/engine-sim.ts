@@ -4,6 +4,7 @@ import { Command, Option } from 'commander';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { parseEngineSimOptions } from '../../sim/engine/http/flag-values.ts';
 import { ENGINE_SIM_OPTIONS, type EngineSimValues } from '../../sim/engine/http/flags.ts';
+import { KvEndpointFault } from '../../sim/engine/http/kv-endpoint-fault.ts';
 import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
 import { UsageError } from '../cli/usage-error.ts';
 
@@ -20,8 +21,9 @@ export function engineSimCommand(): Command {
   const command = new Command('engine-sim')
     .description('run a simulated engine')
     .addHelpText('after', EXAMPLES);
-  for (const { flags, description, default: byDefault } of ENGINE_SIM_OPTIONS) {
-    const option = new Option(flags, description);
+  for (const { flags, description, kinds, default: byDefault } of ENGINE_SIM_OPTIONS) {
+    const whose = kinds === undefined ? '' : `${kinds.join(', ')}: `;
+    const option = new Option(flags, `${whose}${description}`);
     command.addOption(byDefault === undefined ? option : option.default(byDefault));
   }
   return command.action(async (flags: Record<string, string | boolean>) => run(flags));
@@ -40,14 +42,18 @@ async function run(flags: Readonly<Record<string, string | boolean>>): Promise<v
   const log = processLog({ level: 'info', format: 'auto' });
   const runtime = processRuntime(log);
   const random = parsed.seed === null ? runtime.random : seededRandom(parsed.seed);
-  const server = await started(startEngineServer(parsed.options, { ...runtime, random }), '--port');
+  const starting = startEngineServer(parsed.options, { ...runtime, random });
+  const server = await started(starting, '--port').catch((cause: unknown) => {
+    if (!(cause instanceof KvEndpointFault)) throw cause;
+    throw new UsageError(`${cause.message} (--kv-events-config)`, { cause });
+  });
   const { host, model, profile, loadingMs } = parsed.options;
   endOnSignal(log, {
     // What an engine does about SIGTERM is part of what is simulated; Ctrl-C just ends.
     drain: (signal) => (signal === 'SIGTERM' ? server.terminate() : Promise.resolve()),
     close: () => server.close(),
   });
-  void server.whenGone().then(() => process.exit());
+  void server.whenGone().then((code) => process.exit(code));
   console.log(
     `simulated engine "${model}" (${profile.name}) on http://${host}:${server.port}, serving after ${loadingMs ?? profile.loadingMs} ms`,
   );

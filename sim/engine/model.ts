@@ -113,6 +113,16 @@ export class EngineModel {
     return this.#core.stats;
   }
 
+  /** In the batch, those included that were aborted during the step under way. */
+  get running(): number {
+    return this.#core.scheduler.running.length;
+  }
+
+  /** In the core's queue or the front end. */
+  get waiting(): number {
+    return this.#core.waiting;
+  }
+
   get openRequests(): number {
     return this.#core.open.size;
   }
@@ -264,8 +274,8 @@ export class EngineModel {
       waitingPrefillTokens: left.tokens,
       waitingPrefillMs: left.ms,
       openRequests: core.open.size,
-      running: core.scheduler.running.length,
-      waiting: core.waiting,
+      running: this.running,
+      waiting: this.waiting,
       freeBlocks: core.cache.freeBlocks,
       heldBlocks: core.cache.heldBlocks,
       cachedBlocks: core.cache.cachedBlocks,

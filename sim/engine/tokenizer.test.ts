@@ -70,6 +70,10 @@ describe('chat template', () => {
     );
   });
 
+  it('takes tools of any size', () => {
+    expect(renderChat([], JSON.stringify(['x'.repeat(2_000_000)])).length).toBeGreaterThan(500_000);
+  });
+
   it('tells parts of different content apart', () => {
     const part = (json: string) =>
       renderChat([{ role: 'user', pieces: [{ kind: 'part', json }] }], null);

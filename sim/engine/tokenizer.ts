@@ -41,11 +41,13 @@ export function tokenize(text: string): number[] {
   return ids;
 }
 
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
 /** The text of token ids; special ones have none. */
 export function detokenize(ids: Iterable<number>): string {
   const bytes: number[] = [];
-  for (const id of ids) bytes.push(...tokenBytes(id));
-  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(bytes));
+  for (const id of ids) for (const byte of tokenBytes(id)) bytes.push(byte);
+  return decoder.decode(Uint8Array.from(bytes));
 }
 
 /** The UTF-8 bytes of one token; none for a special one. */
@@ -79,7 +81,11 @@ export function renderChat(
   toolsJson: string | null,
 ): number[] {
   const ids: number[] = [BEGIN_TOKEN];
-  if (toolsJson !== null) ids.push(TOOLS_TOKEN, ...tokenize(toolsJson), END_TOKEN);
+  if (toolsJson !== null) {
+    ids.push(TOOLS_TOKEN);
+    for (const id of tokenize(toolsJson)) ids.push(id);
+    ids.push(END_TOKEN);
+  }
   for (const message of messages) {
     ids.push(ROLE_TOKENS[message.role] ?? OTHER_ROLE);
     for (const piece of message.pieces) {

@@ -39,6 +39,25 @@ describe('engine-sim options', () => {
     ]);
   });
 
+  it.each([
+    ['--dev-mode', { kind: 'tgi', devMode: true }],
+    ['--kv-events-config', { kind: 'llamacpp', kvEvents: '{}' }],
+    ['--data-parallel-size', { kind: 'tgi', dataParallelSize: '2' }],
+    ['--no-tools', { kind: 'sglang', tools: false }],
+    ['--enable-metrics', { metrics: true }],
+    ['--term-ending', { termEnding: 'hang', shutdownTimeout: '5' }],
+  ])('refuse %s where it would mean nothing', (flag, values) => {
+    const parsed = parseEngineSimOptions(values);
+    expect(parsed.ok ? [] : parsed.problems.map((problem) => problem.split(':')[0])).toEqual([
+      flag,
+    ]);
+  });
+
+  it("take other kinds' flags as long as they are at their defaults", () => {
+    const values = { kind: 'tgi', dataParallelSize: '1', shutdownTimeout: '0', tools: true };
+    expect(parseEngineSimOptions(values).ok).toBe(true);
+  });
+
   it('take KV events in the words of vLLM, its defaults filled in', () => {
     const json = '{"enable_kv_cache_events":true,"replay_endpoint":"tcp://*:5558","topic":"kv"}';
     const parsed = parseEngineSimOptions({ kvEvents: json });
@@ -65,7 +84,6 @@ describe('engine-sim options', () => {
       schedulingPolicy: 'priority',
       loraModules: ['a=/x', 'b=/y'],
       shutdownTimeout: '30',
-      termEnding: 'hang',
       seed: '7',
     });
     expect(parsed).toMatchObject({
@@ -81,10 +99,14 @@ describe('engine-sim options', () => {
             { name: 'b', path: '/y' },
           ],
           shutdownTimeoutMs: 30_000,
-          termEnding: 'hang',
         },
       },
     });
+  });
+
+  it("say how a vLLM's streams end at SIGTERM", () => {
+    const parsed = parseEngineSimOptions({ termEnding: 'hang' });
+    expect(parsed).toMatchObject({ ok: true, options: { vllm: { termEnding: 'hang' } } });
   });
 
   it.each([

@@ -6,7 +6,7 @@ import { ENGINE_PROFILES, engineProfile, type EngineProfile } from '../profiles.
 import { ENGINE_SIM_OPTIONS, type EngineSimKey, type EngineSimValues } from './flags.ts';
 import type { KvEventsConfig } from './kv-publisher.ts';
 import { KV_EVENT_FORMS } from './kv-wire.ts';
-import { ENGINE_KINDS, type EngineServerOptions } from './options.ts';
+import { ENGINE_KINDS, type EngineKind, type EngineServerOptions } from './options.ts';
 import { TERM_ENDINGS, type LoraModule, type VllmOptions } from './vllm/options.ts';
 
 const names = Object.keys(ENGINE_PROFILES).join(', ');
@@ -33,6 +33,7 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
   if (kind === undefined) {
     problems.push(`--kind: no kind ${kindName}; there are ${ENGINE_KINDS.join(', ')}`);
   }
+  if (kind !== undefined) problems.push(...otherKindsFlags(values, kind));
   const profileName = textOf(values, 'profile') ?? 'demo';
   const base = engineProfile(profileName);
   if (base === null) problems.push(`--profile: no profile ${profileName}; there are ${names}`);
@@ -79,6 +80,17 @@ export function parseEngineSimOptions(values: EngineSimValues): ParsedEngineSim 
   };
 }
 
+/** Flags that were given and mean nothing to that kind. */
+function otherKindsFlags(values: EngineSimValues, kind: EngineKind): string[] {
+  return ENGINE_SIM_OPTIONS.flatMap(({ key, flags, kinds, default: byDefault }) => {
+    const value = values[key];
+    const switched = value === !flags.startsWith('--no-');
+    const given = typeof value === 'boolean' ? switched : (value ?? byDefault) !== byDefault;
+    if (!given || kinds === undefined || kinds.includes(kind)) return [];
+    return [`${flagOf(key)}: no flag of ${kind}, but of ${kinds.join(' and ')}`];
+  });
+}
+
 function sizedProfile(
   base: EngineProfile,
   count: (key: EngineSimKey, least: number) => number | undefined,
@@ -103,6 +115,9 @@ interface Reading {
 function vllmOptions(values: EngineSimValues, { count, problems }: Reading): VllmOptions {
   const termEnding = oneOf(values, { key: 'termEnding', among: TERM_ENDINGS, problems });
   const seconds = count('shutdownTimeout', 0, 86_400) ?? 0;
+  if (seconds > 0 && termEnding !== undefined) {
+    problems.push('--term-ending: with --shutdown-timeout streams end by themselves, or are cut');
+  }
   const loraModules = loraModulesOf(values, problems);
   return {
     requestIdHeaders: values.requestIdHeaders === true,

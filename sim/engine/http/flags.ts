@@ -2,7 +2,7 @@
 
 import { ENGINE_PROFILES } from '../profiles.ts';
 import { KV_EVENT_FORMS } from './kv-wire.ts';
-import { ENGINE_KINDS } from './options.ts';
+import { ENGINE_KINDS, type EngineKind } from './options.ts';
 import { TERM_ENDINGS } from './vllm/options.ts';
 
 export interface EngineSimOption {
@@ -12,6 +12,8 @@ export interface EngineSimOption {
   readonly default?: string | undefined;
   /** Key of the value in what `parseEngineSimOptions` reads. */
   readonly key: EngineSimKey;
+  /** Kinds that have it; all where absent. */
+  readonly kinds?: readonly EngineKind[];
 }
 
 export type EngineSimKey =
@@ -113,27 +115,32 @@ export const ENGINE_SIM_OPTIONS: readonly EngineSimOption[] = [
   {
     key: 'maxConcurrent',
     flags: '--max-concurrent-requests <requests>',
-    description: 'tgi: requests inside before 429 (default: 128)',
+    kinds: ['tgi'],
+    description: 'requests inside before 429 (default: 128)',
   },
   {
     key: 'metrics',
     flags: '--enable-metrics',
-    description: 'sglang, llamacpp: serve /metrics',
+    kinds: ['sglang', 'llamacpp'],
+    description: 'serve /metrics',
   },
   {
     key: 'cacheReport',
     flags: '--enable-cache-report',
-    description: 'sglang: tell cached tokens in usage',
+    kinds: ['sglang'],
+    description: 'tell cached tokens in usage',
   },
   {
     key: 'maxWaiting',
     flags: '--max-queued-requests <requests>',
-    description: 'sglang: requests waiting before 503 (default: no limit)',
+    kinds: ['sglang'],
+    description: 'requests waiting before 503 (default: no limit)',
   },
   {
     key: 'warmUpMs',
     flags: '--warm-up-ms <ms>',
-    description: 'sglang: time from open port to ready, ms (default: 1000)',
+    kinds: ['sglang'],
+    description: 'time from open port to ready, ms (default: 1000)',
   },
   {
     key: 'apiKey',
@@ -143,87 +150,108 @@ export const ENGINE_SIM_OPTIONS: readonly EngineSimOption[] = [
   {
     key: 'promptTokensDetails',
     flags: '--no-prompt-tokens-details',
+    kinds: ['vllm'],
     description:
       'leave cached_tokens out of usage, as a vLLM without --enable-prompt-tokens-details does',
   },
   {
     key: 'kvEvents',
     flags: '--kv-events-config <json>',
-    description: "vllm, sglang: KV events over ZeroMQ, in vLLM's words (default: none)",
+    kinds: ['vllm', 'sglang'],
+    description: "KV events over ZeroMQ, in vLLM's words (default: none)",
   },
   {
     key: 'kvEventsEncoding',
     flags: '--kv-events-encoding <form>',
-    description: `vllm: events as ${KV_EVENT_FORMS.join(' or ')}, as before 0.24`,
+    kinds: ['vllm'],
+    description: `events as ${KV_EVENT_FORMS.join(' or ')}, as before 0.24`,
     default: 'map',
   },
   {
     key: 'dataParallelSize',
     flags: '--data-parallel-size <engines>',
+    kinds: ['vllm', 'sglang'],
     description: 'engines behind the port, each with its own KV cache',
     default: '1',
   },
   {
     key: 'schedulingPolicy',
     flags: '--scheduling-policy <policy>',
-    description: 'vllm: fcfs or priority (default: of the profile)',
+    kinds: ['vllm'],
+    description: 'fcfs or priority (default: of the profile)',
   },
   {
     key: 'requestIdHeaders',
     flags: '--enable-request-id-headers',
-    description: 'vllm: give x-request-id back',
+    kinds: ['vllm'],
+    description: 'give x-request-id back',
   },
   {
     key: 'devMode',
     flags: '--dev-mode',
-    description: 'vllm: sleep, pause and cache endpoints, as VLLM_SERVER_DEV_MODE=1 has them',
+    kinds: ['vllm'],
+    description: 'sleep, pause and cache endpoints, as VLLM_SERVER_DEV_MODE=1 has them',
   },
-  { key: 'enableLora', flags: '--enable-lora', description: 'vllm: serve adapters' },
+  {
+    key: 'enableLora',
+    flags: '--enable-lora',
+    kinds: ['vllm'],
+    description: 'serve adapters',
+  },
   {
     key: 'loraModules',
     flags: '--lora-modules <name=path...>',
-    description: 'vllm: adapters that are loaded at the start',
+    kinds: ['vllm'],
+    description: 'adapters that are loaded at the start',
   },
   {
     key: 'maxLoras',
     flags: '--max-loras <adapters>',
-    description: 'vllm: adapters in one batch (default: of the profile)',
+    kinds: ['vllm'],
+    description: 'adapters in one batch (default: of the profile)',
   },
   {
     key: 'loraUpdates',
     flags: '--allow-lora-updates',
-    description: 'vllm: load and unload adapters, as VLLM_ALLOW_RUNTIME_LORA_UPDATING=True has it',
+    kinds: ['vllm'],
+    description: 'load and unload adapters, as VLLM_ALLOW_RUNTIME_LORA_UPDATING=True has it',
   },
   {
     key: 'loadTracking',
     flags: '--no-server-load-tracking',
+    kinds: ['vllm'],
     description: 'leave /load at 0, as a vLLM without --enable-server-load-tracking does',
   },
   {
     key: 'perRequestMetrics',
     flags: '--enable-per-request-metrics',
-    description: 'vllm: tell in answers where their time went',
+    kinds: ['vllm'],
+    description: 'tell in answers where their time went',
   },
   {
     key: 'scaleOut',
     flags: '--enable-scale-out',
-    description: 'vllm: render endpoints',
+    kinds: ['vllm'],
+    description: 'render endpoints',
   },
   {
     key: 'tools',
     flags: '--no-tools',
+    kinds: ['vllm'],
     description: 'refuse tool choices, as a vLLM without --enable-auto-tool-choice does',
   },
   {
     key: 'shutdownTimeout',
     flags: '--shutdown-timeout <seconds>',
-    description: 'vllm: let what runs finish at SIGTERM',
+    kinds: ['vllm'],
+    description: 'let what runs finish at SIGTERM',
     default: '0',
   },
   {
     key: 'termEnding',
     flags: '--term-ending <ending>',
-    description: `vllm: how streams end at SIGTERM: ${TERM_ENDINGS.join(', ')} (default: by chance)`,
+    kinds: ['vllm'],
+    description: `how streams end at SIGTERM: ${TERM_ENDINGS.join(', ')} (default: by chance)`,
   },
   {
     key: 'seed',

@@ -127,16 +127,16 @@ export class GenerationRun {
     const prompt = plan.prompts[Math.floor(choice.index / plan.n)];
     const id = this.engineIds[choice.index];
     if (prompt === undefined || id === undefined) throw new Error('a choice has a prompt');
+    const bare = tokenSequence(prompt, profile.blockTokens);
     const answer = planAnswer(this.#wishOf(choice), {
-      key: tokenSequence(prompt, profile.blockTokens).promptKey,
+      key: bare.promptKey,
       meanTokens: profile.meanAnswerTokens,
       roomTokens: Math.max(1, maxModelLen - prompt.length),
     });
-    const sequence = tokenSequence(prompt, profile.blockTokens, {
-      salt: plan.cacheSalt,
-      lora: plan.lora,
-      ...(answer.ids === null ? {} : { answerIds: answer.ids }),
-    });
+    const { cacheSalt: salt, lora } = plan;
+    const identity = { salt, lora, ...(answer.ids === null ? {} : { answerIds: answer.ids }) };
+    const isBare = salt === undefined && lora === undefined && answer.ids === null;
+    const sequence = isBare ? bare : tokenSequence(prompt, profile.blockTokens, identity);
     const request = {
       id,
       sequence,

@@ -162,3 +162,13 @@ describe('the events of an engine', () => {
     expect(test.engine.kvEndpoints()).toEqual([]);
   });
 });
+
+describe('endpoints that are not to be had', () => {
+  it.each(['tcp://nonsense', 'tcp://192.0.2.1:*'])(
+    'end the start, naming them: %s',
+    async (endpoint) => {
+      const starting = startTestEngine({ kvEvents: { ...EVENTS, endpoint } });
+      await expect(starting).rejects.toThrow(`KV events cannot be published on ${endpoint}`);
+    },
+  );
+});

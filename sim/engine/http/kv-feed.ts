@@ -4,6 +4,7 @@
 // chose stays the same, so that a subscriber finds the next incarnation where the last one was.
 
 import type { KvEvent } from '../kv-events.ts';
+import { KvEndpointFault } from './kv-endpoint-fault.ts';
 import { endpointOfRank, KvPublisher, type KvEventsConfig } from './kv-publisher.ts';
 import type { KvEncoding } from './kv-wire.ts';
 import type { EngineRuntime } from './surface.ts';
@@ -52,6 +53,8 @@ export class KvFeed {
       return { encoding, publisher: new KvPublisher(config, encoding) };
     });
     this.#starting = this.#bind(this.#ranks);
+    // Whoever opens the port waits for it; until then nobody does.
+    this.#starting.catch(() => {});
   }
 
   publish(rank: number, events: readonly KvEvent[]): void {
@@ -72,7 +75,7 @@ export class KvFeed {
   }
 
   async #bind(ranks: readonly Rank[]): Promise<void> {
-    await Promise.all(ranks.map(({ publisher }) => publisher.start()));
+    await Promise.all(ranks.map(({ publisher }) => startOf(publisher)));
     if (ranks !== this.#ranks) return;
     this.#endpoints = ranks.map(({ publisher }) => ({
       publish: publisher.endpoint,
@@ -91,6 +94,14 @@ export class KvFeed {
             : samePort(config.replayEndpoint, replayEndpoint),
       };
     });
+  }
+}
+
+async function startOf(publisher: KvPublisher): Promise<void> {
+  try {
+    await publisher.start();
+  } catch (cause) {
+    throw new KvEndpointFault(publisher.wanted, cause);
   }
 }
 

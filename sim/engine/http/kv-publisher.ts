@@ -56,6 +56,12 @@ export class KvPublisher {
     return boundEndpoint(this.#publisher) ?? this.#config.endpoint;
   }
 
+  /** As it is configured. */
+  get wanted(): string {
+    const { endpoint, replayEndpoint } = this.#config;
+    return replayEndpoint === null ? endpoint : `${endpoint} and ${replayEndpoint}`;
+  }
+
   get replayEndpoint(): string | null {
     return this.#router === null ? null : boundEndpoint(this.#router);
   }

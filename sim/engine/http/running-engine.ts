@@ -31,8 +31,8 @@ export interface RunningEngine {
   slow(factor: number): void;
   /** SIGTERM, as the kind takes it. Settles when the process is gone. */
   terminate(): Promise<void>;
-  /** When the process is gone and nobody brings it back. */
-  whenGone(): Promise<void>;
+  /** When the process is gone and nobody brings it back: its exit code. */
+  whenGone(): Promise<number>;
   close(): Promise<void>;
 }
 

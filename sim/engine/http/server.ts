@@ -22,16 +22,24 @@ export type { RunningEngine } from './running-engine.ts';
 
 const BODY_TOO_LARGE: Reply = { status: 413, body: { detail: 'Request Entity Too Large' } };
 
+/** Exit code of a process that nobody told to end. */
+const CRASHED = 1;
+
 /**
  * Starts an engine. Settled once the port number is known; the port opens `loadingMs` later, until when it
- * refuses connections. Rejects when the port is taken.
+ * refuses connections. Rejects when the port is taken, and with a `KvEndpointFault` where KV events cannot be published.
  */
 export async function startEngineServer(
   options: EngineServerOptions,
   runtime: EngineRuntime,
 ): Promise<RunningEngine> {
   const server = new EngineServer(options, runtime, await feedOf(options, runtime));
-  await server.start();
+  try {
+    await server.start();
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
   return server;
 }
 
@@ -57,7 +65,7 @@ class EngineServer implements RunningEngine, EngineHost {
   readonly #inside: TimerSet;
   readonly #outside: TimerSet;
   #waiting: (() => void)[] = [];
-  #goneWaiting: (() => void)[] = [];
+  #goneWaiting: ((code: number) => void)[] = [];
   #surface: EngineSurface;
   startedWallMs: number;
   openedWallMs: number;
@@ -107,6 +115,8 @@ class EngineServer implements RunningEngine, EngineHost {
 
   async start(): Promise<void> {
     await this.#listener.reserve();
+    this.#startFeed();
+    await this.#feed?.whenStarted();
     this.#begin();
     if (this.#loadingMs() === 0) await this.whenServing();
   }
@@ -149,27 +159,35 @@ class EngineServer implements RunningEngine, EngineHost {
   }
 
   async crash({ restartAfterMs }: { readonly restartAfterMs?: number }): Promise<void> {
+    if (restartAfterMs === undefined) return this.#end(CRASHED);
+    this.#outside.after(restartAfterMs, () => this.restart());
+    await this.#shut();
+  }
+
+  async #end(code: number): Promise<void> {
+    await this.#shut();
+    for (const resolve of this.#goneWaiting.splice(0)) resolve(code);
+  }
+
+  /** Nothing is left of the process. */
+  async #shut(): Promise<void> {
     this.#inside.cancel();
     for (const engine of this.engines) {
       engine.stop();
       engine.model.crash(engine.nowMs());
     }
     this.#feed?.close();
-    const shut = this.#listener.shut();
-    if (restartAfterMs !== undefined) {
-      this.#outside.after(restartAfterMs, () => this.restart());
-    }
-    await shut;
-    if (restartAfterMs !== undefined) return;
-    for (const resolve of this.#goneWaiting.splice(0)) resolve();
+    await this.#listener.shut();
   }
 
   restart(): void {
+    if (this.engines.some(({ model }) => model.phase !== 'down')) return;
     this.startedWallMs = this.runtime.clock.wallMs();
     this.#surface = SURFACES[this.options.kind ?? 'vllm'](this);
     for (const { model } of this.engines) {
       model.restart(this.runtime.clock.nowMs(), this.#loadingMs());
     }
+    this.#startFeed();
     this.#begin();
   }
 
@@ -203,7 +221,7 @@ class EngineServer implements RunningEngine, EngineHost {
     await gone;
   }
 
-  whenGone(): Promise<void> {
+  whenGone(): Promise<number> {
     return new Promise((resolve) => this.#goneWaiting.push(resolve));
   }
 
@@ -229,14 +247,18 @@ class EngineServer implements RunningEngine, EngineHost {
     this.#listener.stopAccepting();
   }
 
-  exit(): void {
-    void this.crash({});
+  exit(code = 0): void {
+    void this.#end(code);
+  }
+
+  #startFeed(): void {
+    const { kvEncoding } = this.#surface;
+    if (kvEncoding !== null) this.#feed?.start(kvEncoding);
   }
 
   /** The process has been started: its port opens when its kind opens it. */
   #begin(): void {
-    const { opensAheadMs, kvEncoding } = this.#surface;
-    if (kvEncoding !== null) this.#feed?.start(kvEncoding);
+    const { opensAheadMs } = this.#surface;
     if (opensAheadMs > 0) {
       this.after(Math.max(0, this.#loadingMs() - opensAheadMs), () => this.#open());
     }
@@ -257,7 +279,10 @@ class EngineServer implements RunningEngine, EngineHost {
     this.openedWallMs = this.runtime.clock.wallMs();
     this.#openAll().then(
       () => this.#settleWaiting(),
-      (error: unknown) => this.runtime.log.error({ err: error }, 'engine-sim cannot open its port'),
+      (error: unknown) => {
+        this.runtime.log.error({ err: error }, 'engine-sim cannot open its port');
+        this.exit(CRASHED);
+      },
     );
   }
 

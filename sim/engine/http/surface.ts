@@ -43,8 +43,8 @@ export interface EngineHost {
   after(delayMs: number, task: () => void): void;
   /** Refuses new connections and closes idle ones; those at work stay. */
   stopListening(): void;
-  /** The process ends: connections are cut, the port refuses. */
-  exit(): void;
+  /** The process ends: connections are cut, the port refuses. `code`: of the process, 0 unless given. */
+  exit(code?: number): void;
 }
 
 export interface EngineSurface {

@@ -64,7 +64,7 @@ class LlamacppSurface implements EngineSurface, LlamacppServer {
   }
 
   coreDied(): void {
-    this.host.exit();
+    this.host.exit(1);
   }
 
   terminate(): void {

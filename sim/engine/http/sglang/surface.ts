@@ -73,7 +73,7 @@ class SglangSurface implements EngineSurface, SglangServer {
   }
 
   coreDied(): void {
-    this.host.exit();
+    this.host.exit(1);
   }
 
   terminate(): void {

@@ -69,9 +69,9 @@ class TgiSurface implements EngineSurface, TgiServer {
   metrics(): string {
     const { stats } = this;
     if (stats.received > 0) {
-      const truth = this.#engine.model.truth(this.#engine.nowMs());
-      stats.queueSize = truth.waiting;
-      stats.batchSize = truth.running;
+      const { waiting, running } = this.#engine.model;
+      stats.queueSize = waiting;
+      stats.batchSize = running;
       stats.batchMaxTokens = this.#requests.batchMaxTokens();
     }
     return renderTgiExposition(stats);
@@ -85,7 +85,7 @@ class TgiSurface implements EngineSurface, TgiServer {
   coreDied(): void {
     this.#shardGone = true;
     this.#healthy = false;
-    this.host.after(SHARD_WATCH_MS, () => this.host.exit());
+    this.host.after(SHARD_WATCH_MS, () => this.host.exit(1));
   }
 
   terminate(): void {

@@ -24,6 +24,7 @@ export class VllmEnding {
     this.#options = options;
   }
 
+  /** It then ends as if it had been told to: its HTTP server is, and nothing is raised (vLLM's launcher.py). */
   coreDied(): void {
     this.#host.after(CLOSE_AFTER_CORE_DEATH_MS, () => this.#host.exit());
   }
