@@ -97,7 +97,11 @@ function connector(options: ConnectorOptions): buildConnector.connector {
       ...(trust === null ? {} : { secureContext: trust.material.context }),
       ...(trust === null || trust.serverName === null ? {} : { servername: trust.serverName }),
     });
-  const target = { peer: origin, ca: trust?.material.paths.ca ?? null };
+  const target = {
+    peer: origin,
+    name: trust?.serverName ?? new URL(origin).hostname,
+    ca: trust?.material.paths.ca ?? null,
+  };
   let version = trust?.material.version;
   let connect = build();
   let told: string | null = null;

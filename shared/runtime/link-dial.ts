@@ -57,7 +57,11 @@ export function dialEndpoint(options: DialOptions): WebSocket {
   let detail: string | null = null;
   let opened = false;
   socket.on('error', (error) => {
-    const target = { peer: endpoint.url.origin, ca: trust?.material.paths.ca ?? null };
+    const target = {
+      peer: endpoint.url.origin,
+      name: trust?.serverName ?? endpoint.url.hostname,
+      ca: trust?.material.paths.ca ?? null,
+    };
     const ofTls = tlsFailure(error, peers[0]?.certificate() ?? null, target);
     detail ??= ofTls?.line ?? null;
     failure ??= ofTls?.reason ?? failureOf(error);

@@ -9,6 +9,7 @@
 // Certificates that expire within `WARN_DAYS` are warned of once a day.
 
 import { createSecureContext, type SecureContext } from 'node:tls';
+import { readBounded } from '../config/load.ts';
 import { FleetError } from '../errors.ts';
 import type { Clock } from './clock.ts';
 import type { Logger } from './log.ts';
@@ -105,6 +106,8 @@ class Entry implements TlsMaterial {
   private readonly clock: Clock;
   private readonly log: Logger;
   private readonly tasks = new Set<() => void>();
+  /** What the files held when they were last looked at. */
+  private seen: string;
   /** What was wrong when they were last looked at, and whether it was said. */
   private problem: { readonly error: string; said: boolean } | null = null;
   private warnedMs: number | null = null;
@@ -113,6 +116,7 @@ class Entry implements TlsMaterial {
     this.paths = paths;
     this.clock = clock;
     this.log = log;
+    this.seen = contentOf(paths);
     const reading = readTls(paths, clock.wallMs());
     if (!reading.ok) throw new FleetError('tls_unusable', reading.error);
     this.pems = reading.pems;
@@ -127,13 +131,15 @@ class Entry implements TlsMaterial {
   }
 
   look(): void {
-    const reading = readTls(this.paths, this.clock.wallMs());
-    if (!reading.ok) this.refuse(reading.error);
-    else {
-      this.problem = null;
-      if (!same(reading.pems, this.pems)) this.take(reading.pems, reading.own);
-    }
     this.warnOfExpiry();
+    const content = contentOf(this.paths);
+    const unsaid = this.problem !== null && !this.problem.said;
+    if (content === this.seen && !unsaid) return;
+    this.seen = content;
+    const reading = readTls(this.paths, this.clock.wallMs());
+    if (!reading.ok) return this.refuse(reading.error);
+    this.problem = null;
+    if (!same(reading.pems, this.pems)) this.take(reading.pems, reading.own);
   }
 
   private refuse(error: string): void {
@@ -157,6 +163,7 @@ class Entry implements TlsMaterial {
     const until = own === null ? {} : { subject: own.subject, until: until8601(own) };
     this.log.info({ file: cert ?? ca, ...until }, 'certificate files taken');
     for (const task of this.tasks) task();
+    this.warnOfExpiry();
   }
 
   private warnOfExpiry(): void {
@@ -173,6 +180,16 @@ class Entry implements TlsMaterial {
 
 function until8601({ notAfterMs }: OwnCertificate): string {
   return dateText(new Date(notAfterMs));
+}
+
+/** Equal while no file has changed; one that cannot be read counts as another content. */
+function contentOf({ cert, key, ca }: TlsPaths): string {
+  const parts = [cert, key, ca].map((file) => {
+    if (file === null) return '';
+    const read = readBounded(file);
+    return read.ok ? read.text : read.error;
+  });
+  return parts.join('\0');
 }
 
 function same(a: TlsPems, b: TlsPems): boolean {

@@ -25,11 +25,15 @@ export interface TlsFailure {
 export interface TlsTarget {
   /** As the operator wrote it: `wss://router:8081`. */
   readonly peer: string;
+  /** The name that its certificate must be for. */
+  readonly name: string;
   /** The file of CAs; null: the system's. */
   readonly ca: string | null;
 }
 
 const EXPIRED = new Set(['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID']);
+/** What the handshake says of bytes that are no TLS; it comes as a plain EPROTO. */
+const NOT_TLS = /wrong version number|packet length too long|record layer failure/;
 const NAME = 'ERR_TLS_CERT_ALTNAME_INVALID';
 const UNTRUSTED = new Set([
   'DEPTH_ZERO_SELF_SIGNED_CERT',
@@ -60,7 +64,7 @@ export function watchPeer(socket: Socket): { certificate(): X509Certificate | nu
 export function tlsFailure(
   error: unknown,
   certificate: X509Certificate | null,
-  { peer, ca }: TlsTarget,
+  { peer, name, ca }: TlsTarget,
 ): TlsFailure | null {
   const code = codeOf(error);
   if (code === null) return null;
@@ -72,7 +76,7 @@ export function tlsFailure(
   }
   if (code === NAME) {
     const names = certificate?.subjectAltName ?? 'no name';
-    const line = `${peer}: ${shown} is for ${names}, not for this name (serverName says another)`;
+    const line = `${peer}: ${shown} is for ${names}, not for ${name} (serverName names another)`;
     return { reason: 'certificate_name', line };
   }
   if (UNTRUSTED.has(code)) {
@@ -82,7 +86,7 @@ export function tlsFailure(
       line: `${peer}: ${shown} does not come from ${trusted}`,
     };
   }
-  if (code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG') {
+  if (NOT_TLS.test(error instanceof Error ? error.message : '')) {
     return { reason: 'no_tls', line: `${peer}: does not speak TLS` };
   }
   return null;
