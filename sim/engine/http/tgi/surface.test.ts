@@ -258,10 +258,12 @@ describe('its ends', () => {
     const test = await start();
     const answer = call(test.engine, '/v1/chat/completions', { body: CHAT });
     await open1(test);
+    const code = test.engine.whenGone();
     const gone = test.engine.terminate();
     await expect(call(test.engine, '/health')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
     expect((await settled(test, answer)).status).toBe(200);
     await settled(test, gone);
+    expect(await code).toBe(0);
   });
 
   it('cuts after 90 seconds of SIGTERM what is not finished', async () => {
@@ -301,11 +303,13 @@ describe('its ends', () => {
     const test = await start();
     const whole = call(test.engine, '/v1/chat/completions', { body: LONG });
     await open1(test);
+    const code = test.engine.whenGone();
     test.engine.killCore();
     expect((await whole).status).toBe(424);
     expect((await call(test.engine, '/health')).status).toBe(503);
     test.time.advance(100);
     await expect(call(test.engine, '/health')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    expect(await code).toBe(1);
   });
 
   it('gives back what a client that left had', async () => {

@@ -76,6 +76,18 @@ describe('crash', () => {
   });
 });
 
+describe('being started again', () => {
+  it('does nothing to a process that lives', async () => {
+    const { engine, time } = await start();
+    await Promise.all([1_000, 2_000].map((restartAfterMs) => engine.crash({ restartAfterMs })));
+    time.advance(1_000);
+    await engine.whenServing();
+    time.advance(1_000);
+    expect(engine.state()).toMatchObject({ incarnation: 2, phase: 'serving' });
+    expect((await call(engine, '/health')).status).toBe(200);
+  });
+});
+
 describe('death of the core', () => {
   it('ends a stream politely: an error event, then [DONE]', async () => {
     const test = await start();
