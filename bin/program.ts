@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { agentCommand } from './commands/agent.ts';
 import { demoCommand } from './commands/demo.ts';
 import { engineSimCommand } from './commands/engine-sim.ts';
+import { keyCommand } from './commands/key.ts';
 import { routerCommand } from './commands/router.ts';
 import { schemaCommand } from './commands/schema.ts';
 import { upCommand } from './commands/up.ts';
@@ -37,6 +38,7 @@ export function buildProgram(): Command {
     routerCommand(),
     agentCommand(),
     engineSimCommand(),
+    keyCommand(),
     validateCommand(),
     schemaCommand(),
     versionCommand(),

@@ -41,6 +41,18 @@ const SETTINGS: readonly Setting[] = [
     path: ['agent', 'settings', 'revision'],
     about: 'revision of the weights, as requests may demand it',
   },
+  {
+    flags: '--router-ca <file>',
+    env: 'SPILLWAY_ROUTER_CA',
+    path: ['agent', 'routerTls', 'ca'],
+    about: 'CAs that vouch for wss routers (PEM)',
+  },
+  {
+    flags: '--engine-ca <file>',
+    env: 'SPILLWAY_ENGINE_CA',
+    path: ['agent', 'engineTls', 'ca'],
+    about: 'CAs that vouch for https engines (PEM)',
+  },
   ...COMMON,
 ];
 

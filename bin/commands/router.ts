@@ -34,7 +34,19 @@ const SETTINGS: readonly Setting[] = [
     flags: '--access <who>',
     env: 'SPILLWAY_ACCESS',
     path: ['router', 'clients', 'access'],
-    about: 'loopback, or open to whoever reaches the listener',
+    about: 'loopback, or open to whoever reaches the listener without a key',
+  },
+  {
+    flags: '--tls-cert <file>',
+    env: 'SPILLWAY_TLS_CERT',
+    path: ['router', 'clients', 'tls', 'cert'],
+    about: 'certificate of the client listener (PEM)',
+  },
+  {
+    flags: '--tls-key <file>',
+    env: 'SPILLWAY_TLS_KEY',
+    path: ['router', 'clients', 'tls', 'key'],
+    about: 'its private key',
   },
   {
     flags: '--links <host:port>',
@@ -55,13 +67,15 @@ const EXAMPLES = `
 The secret of the links comes from the environment (SPILLWAY_LINK_SECRET; two, separated by a
 comma, while rotating) or the file.
 
-A file given with --config is watched: pools, models, router.routing and router.limits are swapped
-while running (also on SIGHUP); a broken file changes nothing, and /status says why.
+A file given with --config is watched: pools, models, keys, secrets, router.routing and router.limits
+are swapped while running (also on SIGHUP); a broken file changes nothing, and /status says why.
+Certificate files are read again when they change.
 
 Examples:
   $ spillway router
   $ spillway router --config /etc/spillway/fleet.yaml
-  $ SPILLWAY_LINK_SECRET=… spillway router --listen 0.0.0.0:8080 --access open --links 0.0.0.0:8081`;
+  $ SPILLWAY_LINK_SECRET=… spillway router --listen 0.0.0.0:8080 --access open --links 0.0.0.0:8081
+  $ spillway router --config fleet.yaml --tls-cert router.crt --tls-key router.key`;
 
 interface Flags {
   readonly config?: string;

@@ -1,5 +1,5 @@
-// Which changes a running process can take: pools, models, the router's routing and limits and what its clients are
-// offered are swapped at once, except what a listener takes only when it is opened; everything else of a role is read at
+// Which changes a running process can take: pools, models, the router's routing and limits, keys and secrets and what its
+// clients are offered are swapped at once, except what a listener takes only when it is opened; everything else of a role is read at
 // its start only, and a change of it is named as waiting for a restart.
 
 import type { FleetConfig } from './schema.ts';
@@ -22,6 +22,8 @@ const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
     'router.limits',
     'router.clients.cors',
     'router.clients.explain',
+    'router.clients.keys',
+    'router.links.secrets',
   ],
   agent: [],
 };

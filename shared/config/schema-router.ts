@@ -254,7 +254,7 @@ export const routerSchema = z
         keys: z.array(CLIENT_KEY).max(4_096).default([]).meta({
           description: 'Keys of clients; where there are any, every request needs one.',
         }),
-        tls: listenerTls('clients'),
+        tls: listenerTls('clients', true),
       })
       .prefault({})
       .meta({ description: 'The listener for clients.' }),

@@ -6,11 +6,18 @@ import { z } from 'zod';
 export const CLIENT_AUTH = ['none', 'optional', 'required'] as const;
 
 /** A listener's own certificate, and what it asks of whoever connects. */
-export function listenerTls(who: string): z.ZodDefault<z.ZodNullable<z.ZodType<ListenerTls>>> {
+export function listenerTls(
+  who: string,
+  flags = false,
+): z.ZodDefault<z.ZodNullable<z.ZodType<ListenerTls>>> {
   return z
     .strictObject({
-      cert: file('Certificate, with those that lead to its CA (PEM).'),
-      key: file('Its private key (PEM, without a passphrase).'),
+      cert: file('Certificate, with those that lead to its CA (PEM).').meta(
+        flags ? { 'x-flag': '--tls-cert', 'x-env': 'SPILLWAY_TLS_CERT' } : {},
+      ),
+      key: file('Its private key (PEM, without a passphrase).').meta(
+        flags ? { 'x-flag': '--tls-key', 'x-env': 'SPILLWAY_TLS_KEY' } : {},
+      ),
       ca: file(`CAs of the certificates that ${who} show (PEM).`)
         .nullable()
         .default(null)
