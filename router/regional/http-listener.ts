@@ -169,8 +169,6 @@ async function serve(
     const error = refusals.cameTooLate(request)
       ? new FleetError('request_timeout', 'The request did not arrive in time.', { cause })
       : cause;
-    // A body that was never asked for may still come, or not: nothing after it could be told from it.
-    if (call.bodyUnasked) response.shouldKeepAlive = false;
     if (!call.reply.ended) call.reply.fail(errorFacts(error));
     options.onRefused(call, error);
   }
@@ -186,8 +184,8 @@ class HttpCall implements Call {
   readonly path: string;
   readonly query: URLSearchParams;
   readonly arrivedMs: number;
-  /** The client waits to be asked for its body. */
-  bodyUnasked: boolean;
+  /** The client waits to be asked for its body. Where it never is, Node closes the connection behind the answer. */
+  private bodyUnasked: boolean;
   private readonly cors: CorsPolicy | null;
 
   constructor(options: ListenerOptions, request: IncomingMessage, response: ServerResponse) {

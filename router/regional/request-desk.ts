@@ -211,7 +211,9 @@ export class RequestDesk {
     );
     this.open.set(call.id, exchange);
     this.deadlines.add(exchange);
-    onClientGone(call, () => exchange.clientGone());
+    response.on('close', () => {
+      if (!response.writableFinished) exchange.clientGone();
+    });
     const postedMs = clock.nowMs();
     this.deps.post({ kind: 'arrived', request: this.routeRequest(call, request) });
     exchange.decided(clock.nowMs() - postedMs);
@@ -288,20 +290,6 @@ export class RequestDesk {
     const { kind, reason } = decision;
     this.deps.metrics.add('decisions_total', { kind, reason });
   }
-}
-
-/** Of an answer that still waits for an earlier one on its connection only the connection tells: it is not its own yet. */
-function onClientGone({ request, response }: Call, task: () => void): void {
-  const { socket } = request;
-  const gone = (): void => {
-    socket.off('close', gone);
-    if (!response.writableFinished) task();
-  };
-  response.once('close', gone);
-  if (response.socket !== null) return;
-  // One listener a pipelined request; how many those are is bounded by the open requests.
-  socket.setMaxListeners(0);
-  socket.once('close', gone);
 }
 
 function passedHeaders(call: Call): Record<string, string> {
