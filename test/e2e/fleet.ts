@@ -105,12 +105,13 @@ export class Fleet {
     this.router = router;
   }
 
-  async startEngine(model: string, port = 0): Promise<EngineProcess> {
+  async startEngine(model: string, port = 0, more: readonly string[] = []): Promise<EngineProcess> {
     const running = this.start([
       'engine-sim',
       ...['--port', String(port)],
       ...['--model', model],
       ...['--loading-ms', '100'],
+      ...more,
     ]);
     const [, url = ''] = await running.says(/(http:\/\/127\.0\.0\.1:\d+)/);
     const bound = Number(new URL(url).port);
