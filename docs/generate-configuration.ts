@@ -26,7 +26,7 @@ its default.
   the file is broken the last good configuration stays, and \`/status\`, \`spillway_config_last_reload_ok\` and the log say so.
   Fields marked "live" are swapped; a change of any other is named in the log and in \`/status\`, and waits for a restart. An
   agent reads the file at its start only.
-- **Certificates** are named by file. A file that changes is read again within 5 s and on SIGHUP, by routers and agents, whatever
+- **Certificates** are named by file. A file that changes is read again within 5 s, by routers and agents, whatever
   becomes of this one ([security.md](security.md)).
 
 Listeners are on loopback unless told otherwise. Clients from other machines need keys, certificates or
