@@ -183,8 +183,8 @@ export interface Findings {
   readonly tokens: number[];
   /** Reports off by more than one prefill. */
   readonly beyond: string[];
-  /** Least of reported ÷ true prefill of the largest prompt that waits, seen by the agent. */
-  largestRatio: number;
+  /** Reported ÷ true prefill of the largest prompt that waits, seen by the agent. */
+  readonly largest: number[];
   /** |reported − true| tokens of reports within `FRESH_MS` of a scrape. */
   readonly fresh: number[];
   unattributed: number;
@@ -210,7 +210,7 @@ export function findings(name: LoadName, seed: number): Findings {
     tokens: [],
     beyond: [],
     fresh: [],
-    largestRatio: Infinity,
+    largest: [],
     unattributed: 0,
     absurd: [],
   };
@@ -258,8 +258,7 @@ function judge(
     if ((report.scrapeAgoMs ?? Infinity) < FRESH_MS) found.fresh.push(tokens);
   }
   if (largest.ms > 0 && onTheWay.ms === 0) {
-    const ratio = (largestPrefillMs ?? 0) / largest.ms;
-    found.largestRatio = Math.min(found.largestRatio, ratio);
+    found.largest.push((largestPrefillMs ?? 0) / largest.ms);
   }
   const abandonedMs = abandonedTokens * load.profile.linearMsPerToken;
   const oneMs = Math.max(pace * largest.ms, largestPrefillMs ?? 0, abandonedMs);
