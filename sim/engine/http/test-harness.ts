@@ -6,6 +6,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { seededRandom } from '../../../shared/lib/random.ts';
 import { createLog } from '../../../shared/runtime/log.ts';
 import { ManualTime } from '../../../shared/runtime/manual-time.ts';
+import { systemTimers } from '../../../shared/runtime/timers.ts';
 import type { EngineServerOptions } from './options.ts';
 import { startEngineServer, type RunningEngine } from './server.ts';
 import { ENGINE_PROFILES, type EngineProfile } from '../profiles.ts';
@@ -95,6 +96,34 @@ export async function call(
   const response = await open(engine, path, options);
   const text = await readText(response);
   return { status: response.statusCode ?? 0, headers: response.headers, text };
+}
+
+/** Time goes on, in steps of `stepMs`, until the answer is there. */
+export async function settled<T>(
+  { time }: TestEngine,
+  answer: Promise<T>,
+  stepMs = 100,
+): Promise<T> {
+  let done = false;
+  const end = (): void => {
+    done = true;
+  };
+  answer.then(end, end);
+  while (!done) {
+    time.advance(stepMs);
+    await aMoment();
+  }
+  return answer;
+}
+
+/** Until so many requests are inside the engine. */
+export async function whenInside({ engine }: TestEngine, count: number): Promise<void> {
+  while (engine.state().openRequests !== count) await aMoment();
+}
+
+/** What is on its way over HTTP comes in meanwhile. */
+function aMoment(): Promise<void> {
+  return new Promise((resolve) => systemTimers.after(1, resolve));
 }
 
 /** Data of the events of a stream, `[DONE]` included. */

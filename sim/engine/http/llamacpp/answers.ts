@@ -1,6 +1,7 @@
 // The bodies of llama.cpp's generation answers. Every whole answer and every last chunk tells its `timings`.
 
 import type { Choice, TokenPiece } from '../generation.ts';
+import { tokenCounts } from '../token-counts.ts';
 import type { Timings } from './slots.ts';
 
 export interface AnswerHead {
@@ -13,15 +14,7 @@ export interface AnswerHead {
 }
 
 export function usageOf(choices: readonly Choice[]): object {
-  let prompt = 0;
-  let completion = 0;
-  let cached = 0;
-  for (const choice of choices) {
-    completion += choice.tokens;
-    if (!choice.first) continue;
-    prompt += choice.promptTokens;
-    cached += choice.cachedTokens;
-  }
+  const { prompt, completion, cached } = tokenCounts(choices);
   return {
     completion_tokens: completion,
     prompt_tokens: prompt,

@@ -5,6 +5,7 @@
 
 import { END_TOKEN } from '../../tokenizer.ts';
 import type { Choice, TokenPiece } from '../generation.ts';
+import { tokenCounts } from '../token-counts.ts';
 
 export interface AnswerHead {
   readonly kind: 'chat' | 'completion' | 'native';
@@ -17,15 +18,7 @@ export interface AnswerHead {
 }
 
 export function usageOf(head: AnswerHead, choices: readonly Choice[]): object {
-  let prompt = 0;
-  let completion = 0;
-  let cached = 0;
-  for (const choice of choices) {
-    completion += choice.tokens;
-    if (!choice.first) continue;
-    prompt += choice.promptTokens;
-    cached += choice.cachedTokens;
-  }
+  const { prompt, completion, cached } = tokenCounts(choices);
   return {
     prompt_tokens: prompt,
     total_tokens: prompt + completion,

@@ -9,8 +9,10 @@ import {
   open,
   readText,
   RECORDED_PROFILE,
+  settled,
   startTestEngine,
   type Answer,
+  whenInside,
   type TestEngine,
 } from '../test-harness.ts';
 
@@ -34,25 +36,6 @@ async function start(options: Partial<EngineServerOptions> = {}): Promise<TestEn
   const test = await startTestEngine({ kind: 'sglang', ...options });
   running.push(test);
   return test;
-}
-
-/** Time goes on, in steps of `stepMs`, until the answer is there. */
-async function settled<T>({ time }: TestEngine, answer: Promise<T>, stepMs = 100): Promise<T> {
-  let done = false;
-  void answer.then(
-    () => (done = true),
-    () => (done = true),
-  );
-  const isDone = (): boolean => {
-    time.advance(stepMs);
-    return done;
-  };
-  await expect.poll(isDone, { interval: 1 }).toBe(true);
-  return answer;
-}
-
-async function whenInside({ engine }: TestEngine, count: number): Promise<void> {
-  await expect.poll(() => engine.state().openRequests, { interval: 1 }).toBe(count);
 }
 
 async function answered(test: TestEngine, body: object): Promise<Answer> {

@@ -4,6 +4,7 @@
 // has the role. A completion's chunks have an empty `finish_reason` until the last, which carries the usage.
 
 import type { Choice, TokenPiece } from '../generation.ts';
+import { tokenCounts } from '../token-counts.ts';
 
 export interface AnswerHead {
   readonly kind: 'chat' | 'completion' | 'native';
@@ -23,12 +24,7 @@ interface Usage {
 }
 
 export function usageOf(choices: readonly Choice[]): Usage {
-  let prompt = 0;
-  let completion = 0;
-  for (const choice of choices) {
-    prompt += choice.first ? choice.promptTokens : 0;
-    completion += choice.tokens;
-  }
+  const { prompt, completion } = tokenCounts(choices);
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,

@@ -10,7 +10,9 @@ import {
   open,
   readText,
   RECORDED_PROFILE,
+  settled,
   startTestEngine,
+  whenInside,
   type TestEngine,
 } from '../test-harness.ts';
 
@@ -33,29 +35,6 @@ async function start(options: Partial<EngineServerOptions> = {}): Promise<TestEn
   const test = await startTestEngine({ kind: 'tgi', ...options });
   running.push(test);
   return test;
-}
-
-/** Time goes on until the answer is there. */
-async function settled<T>({ time }: TestEngine, answer: Promise<T>): Promise<T> {
-  let done = false;
-  void answer.then(
-    () => (done = true),
-    () => (done = true),
-  );
-  await expect
-    .poll(
-      () => {
-        time.advance(100);
-        return done;
-      },
-      { interval: 1 },
-    )
-    .toBe(true);
-  return answer;
-}
-
-async function open1({ engine }: TestEngine): Promise<void> {
-  await expect.poll(() => engine.state().openRequests, { interval: 1 }).toBe(1);
 }
 
 describe('answers', () => {
@@ -131,7 +110,7 @@ describe('answers', () => {
     const test = await start();
     test.engine.freeze();
     const response = await open(test.engine, '/v1/chat/completions', { body: STREAM });
-    await open1(test);
+    await whenInside(test, 1);
     let said = '';
     response.setEncoding('utf8').on('data', (piece: string) => (said += piece));
     test.time.advance(14_999);
@@ -170,7 +149,7 @@ describe('refusals', () => {
   it('is overloaded at its limit of concurrent requests: 429, and an event in a stream', async () => {
     const test = await start({ maxConcurrentRequests: 1 });
     const first = call(test.engine, '/v1/chat/completions', { body: LONG });
-    await open1(test);
+    await whenInside(test, 1);
     const refused = await call(test.engine, '/v1/chat/completions', { body: CHAT });
     expect(refused.status).toBe(429);
     const said = { error: 'Model is overloaded', error_type: 'overloaded' };
@@ -257,7 +236,7 @@ describe('its ends', () => {
   it('finishes what is inside after SIGTERM, and takes nothing new', async () => {
     const test = await start();
     const answer = call(test.engine, '/v1/chat/completions', { body: CHAT });
-    await open1(test);
+    await whenInside(test, 1);
     const code = test.engine.whenGone();
     const gone = test.engine.terminate();
     await expect(call(test.engine, '/health')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
@@ -269,7 +248,7 @@ describe('its ends', () => {
   it('cuts after 90 seconds of SIGTERM what is not finished', async () => {
     const test = await start();
     const response = await open(test.engine, '/v1/chat/completions', { body: STREAM });
-    await open1(test);
+    await whenInside(test, 1);
     test.engine.freeze();
     const gone = test.engine.terminate();
     const cut = expect(readText(response)).rejects.toMatchObject({ code: 'ECONNRESET' });
@@ -283,7 +262,7 @@ describe('its ends', () => {
   it('answers 424 to the batch under which the device failed, and is healthy again after a token', async () => {
     const test = await start();
     const whole = call(test.engine, '/v1/chat/completions', { body: LONG });
-    await open1(test);
+    await whenInside(test, 1);
     const body = { ...LONG, stream: true };
     const response = await open(test.engine, '/v1/chat/completions', { body });
     test.time.advance(200);
@@ -295,14 +274,14 @@ describe('its ends', () => {
     expect(done).toBe('[DONE]');
     expect(test.engine.state().openRequests).toBe(0);
     const health = call(test.engine, '/health');
-    await open1(test);
+    await whenInside(test, 1);
     expect((await settled(test, health)).status).toBe(200);
   });
 
   it('ends when a shard crashes: 424 for what was inside, then nothing', async () => {
     const test = await start();
     const whole = call(test.engine, '/v1/chat/completions', { body: LONG });
-    await open1(test);
+    await whenInside(test, 1);
     const code = test.engine.whenGone();
     test.engine.killCore();
     expect((await whole).status).toBe(424);
@@ -320,7 +299,7 @@ describe('its ends', () => {
       signal: left.signal,
     });
     const response = await gone;
-    await open1(test);
+    await whenInside(test, 1);
     left.abort();
     await expect(readText(response)).rejects.toThrow();
     await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBe(0);

@@ -3,7 +3,8 @@
 
 import type { FinishReason } from '../../stats.ts';
 import type { Choice, TokenPiece } from '../generation.ts';
-import { cachedTokens, completionTokens, createdTokens, promptTokens } from './usage.ts';
+import { tokenCounts } from '../token-counts.ts';
+import { createdTokens } from './usage.ts';
 import { namedEvent, type Voice, type VoiceInput } from './voice.ts';
 
 /** vLLM reads its own chat stream, and the error event in it is no chunk to it: this is what reaches the client. */
@@ -145,11 +146,9 @@ class MessagesVoice implements Voice {
   /** While it runs nothing is known of the cache. */
   #usage(ended: boolean): object {
     const { head, run } = this.#input;
-    const prompt = promptTokens(run.choices);
-    const output_tokens = completionTokens(run.choices);
+    const { prompt, completion: output_tokens, cached } = tokenCounts(run.choices);
     if (!ended) return { input_tokens: prompt, output_tokens: 0 };
     if (!head.usage.details) return { input_tokens: prompt, output_tokens };
-    const cached = cachedTokens(run.choices);
     const created = createdTokens(run.choices, head.usage);
     return {
       input_tokens: Math.max(0, prompt - cached - (created ?? 0)),

@@ -3,7 +3,8 @@
 
 import type { FinishReason } from '../../stats.ts';
 import type { Choice, TokenPiece } from '../generation.ts';
-import { cachedTokens, completionTokens, createdTokens, promptTokens } from './usage.ts';
+import { tokenCounts } from '../token-counts.ts';
+import { createdTokens } from './usage.ts';
 import {
   integerOf,
   isObject,
@@ -117,12 +118,11 @@ class ResponsesVoice implements Voice {
 
   #usage(): object {
     const { run, head } = this.#input;
-    const input = promptTokens(run.choices);
-    const output = completionTokens(run.choices);
+    const { prompt: input, completion: output, cached } = tokenCounts(run.choices);
     return {
       input_tokens: input,
       input_tokens_details: {
-        cached_tokens: cachedTokens(run.choices),
+        cached_tokens: cached,
         cache_write_tokens: createdTokens(run.choices, head.usage) ?? 0,
         input_tokens_per_turn: [],
         cached_tokens_per_turn: [],

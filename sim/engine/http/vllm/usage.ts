@@ -1,6 +1,7 @@
 // Token counts of an answer, in the three forms in which vLLM tells them.
 
 import type { Choice } from '../generation.ts';
+import { tokenCounts, type TokenCounts } from '../token-counts.ts';
 
 /** What of the usage is told. */
 export interface UsageForm {
@@ -13,26 +14,28 @@ export interface UsageForm {
 
 /** Of the last chunk of a stream: what is not known is left out. */
 export function streamedUsage(choices: readonly Choice[], form: UsageForm): object {
+  const counts = tokenCounts(choices);
   const created = createdTokens(choices, form);
   const details = {
-    cached_tokens: cachedTokens(choices),
+    cached_tokens: counts.cached,
     ...(created === null ? {} : { created_cache_tokens: created }),
   };
   return {
-    ...tokenCounts(choices),
+    ...countsOf(counts),
     ...(form.details ? { prompt_tokens_details: details } : {}),
   };
 }
 
 /** Of a whole answer: what is not known is null. */
 export function wholeUsage(choices: readonly Choice[], form: UsageForm): object {
+  const counts = tokenCounts(choices);
   const details = {
-    cached_tokens: cachedTokens(choices),
+    cached_tokens: counts.cached,
     created_cache_tokens: createdTokens(choices, form),
     multimodal_tokens: null,
   };
   return {
-    ...tokenCounts(choices),
+    ...countsOf(counts),
     prompt_tokens_details: form.details ? details : null,
     completion_tokens_details: null,
   };
@@ -48,18 +51,6 @@ export function runningUsage(promptTokens: number, tokens: number, chat: boolean
   };
 }
 
-export function promptTokens(choices: readonly Choice[]): number {
-  return sumOf(choices, (choice) => (choice.first ? choice.promptTokens : 0));
-}
-
-export function completionTokens(choices: readonly Choice[]): number {
-  return sumOf(choices, (choice) => choice.tokens);
-}
-
-export function cachedTokens(choices: readonly Choice[]): number {
-  return sumOf(choices, (choice) => (choice.first ? choice.cachedTokens : 0));
-}
-
 /** Prompt tokens whose full blocks this request put into the cache; null where that is not known. */
 export function createdTokens(
   choices: readonly Choice[],
@@ -71,16 +62,10 @@ export function createdTokens(
   return Math.max(0, full - first.cachedTokens);
 }
 
-function tokenCounts(choices: readonly Choice[]): object {
-  const prompt = promptTokens(choices);
-  const completion = completionTokens(choices);
+function countsOf({ prompt, completion }: TokenCounts): object {
   return {
     prompt_tokens: prompt,
     total_tokens: prompt + completion,
     completion_tokens: completion,
   };
-}
-
-function sumOf(choices: readonly Choice[], value: (choice: Choice) => number): number {
-  return choices.reduce((sum, choice) => sum + value(choice), 0);
 }
