@@ -1,0 +1,240 @@
+// The rest of the surface in a whole region: real router, real agents, two simulated engines with a pooling model beside
+// each, the official SDK.
+
+import OpenAI from 'openai';
+import { request } from 'undici';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startAgent } from '../../agent/start.ts';
+import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
+import type { Candidate, Decision } from '../../shared/model/decision.ts';
+import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
+import { seededRandom } from '../../shared/lib/random.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { startEngineServer } from '../../sim/engine/http/server.ts';
+import { ENGINE_PROFILES, type EngineProfile } from '../../sim/engine/profiles.ts';
+import { startPoolingFront, type PoolingFront } from './pooling-front.ts';
+import { captureLog, routerOptions } from './shell-harness.ts';
+import { until } from './until.ts';
+
+const ALIAS = 'team/chat:latest';
+const { lines, log } = captureLog();
+const runtime: RoleRuntime = {
+  clock: systemClock,
+  timers: systemTimers,
+  random: seededRandom(3),
+  log,
+};
+const close: (() => Promise<void>)[] = [];
+const fronts: PoolingFront[] = [];
+let router: RunningRouter;
+
+beforeAll(async () => {
+  const options = routerOptions({
+    pool: { models: [ALIAS, 'sim-model'], aliases: { [ALIAS]: 'sim-model' } },
+    surface: { explain: true },
+  });
+  router = await startRegionalRouter(options, runtime);
+  close.push(() => router.close());
+  const profile = { ...(ENGINE_PROFILES['demo'] as EngineProfile), jitterRatio: 0 };
+  for (let k = 0; k < 2; k += 1) {
+    const given = { host: '127.0.0.1', port: 0, model: 'sim-model', profile, loadingMs: 0 };
+    const engine = await startEngineServer(given, runtime);
+    const front = await startPoolingFront(engine.url);
+    fronts.push(front);
+    const agent = await startAgent(
+      {
+        pool: 'default',
+        engines: [{ url: front.url, advertiseUrl: front.url, pidFile: null }],
+        routers: [`ws://127.0.0.1:${router.linksPort}`],
+        linkSecret: null,
+        engineApiKey: null,
+        listen: { host: '127.0.0.1', port: 0 },
+        settings: { ...AGENT_DEFAULTS, calibration: false },
+      },
+      runtime,
+    );
+    close.push(
+      () => engine.close(),
+      () => front.close(),
+      () => agent.close(),
+    );
+  }
+  await until(() => router.status().pools[0]?.ready === 2);
+});
+
+afterAll(async () => {
+  for (const each of close.toReversed()) await each();
+});
+
+const base = () => `http://127.0.0.1:${router.clientsPort}`;
+const openai = () => new OpenAI({ baseURL: `${base()}/v1`, apiKey: 'k', maxRetries: 0 });
+const post = (path: string, body: object, headers: Record<string, string> = {}) =>
+  request(`${base()}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+const targets = () =>
+  router.status().pools.flatMap(({ replicas }) => replicas.flatMap((replica) => replica.targets));
+const isIdle = () =>
+  until(
+    () =>
+      router.status().leases === 0 &&
+      targets().every(({ report }) => report?.waitingPrefillTokens === 0 && report.running === 0),
+  );
+
+describe('embeddings in a region', () => {
+  test('weigh on their replica until they are answered, in router and agent alike', async () => {
+    await isIdle();
+    const gate = Promise.withResolvers<void>();
+    for (const front of fronts) front.gate = gate.promise;
+    const text = 'x'.repeat(4_000);
+    const answer = openai().embeddings.create({ model: 'sim-model', input: [text, text] });
+    await until(() => targets().some(({ report }) => (report?.waitingPrefillTokens ?? 0) >= 2_000));
+    const [busy, ...others] = targets().filter(({ leases }) => leases > 0);
+    expect(others).toEqual([]);
+    expect(busy?.waitMs).toBeGreaterThan(0);
+    gate.resolve();
+    for (const front of fronts) front.gate = null;
+    expect((await answer).data.map(({ index }) => index)).toEqual([0, 1]);
+    await isIdle();
+    expect(targets().map(({ indexChunks }) => indexChunks)).toEqual([0, 0]);
+  });
+
+  test('are spread by load and tried elsewhere where a replica fails them', async () => {
+    await isIdle();
+    for (const front of fronts) front.embedded.length = 0;
+    const many = Array.from({ length: 24 }, (_, k) => `document ${k} ${'x'.repeat(2_000)}`);
+    await Promise.all(many.map((input) => openai().embeddings.create({ model: ALIAS, input })));
+    expect(fronts.every(({ embedded }) => embedded.length >= 4)).toBe(true);
+    const [first] = fronts;
+    if (first === undefined) throw new Error('no front');
+    first.failing = true;
+    const answers = await Promise.all(
+      many.slice(0, 2).map((input) => openai().embeddings.create({ model: ALIAS, input })),
+    );
+    first.failing = false;
+    // The answer is the engine's own: it names what the alias stands for.
+    expect(new Set(answers.map(({ model }) => model))).toEqual(new Set(['sim-model']));
+    await isIdle();
+  });
+});
+
+test('tokenising goes to engines that tokenise, and weighs on none', async () => {
+  await isIdle();
+  const replicas = new Set<string>();
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, () => post('/tokenize', { model: ALIAS, prompt: 'some text' })),
+  );
+  for (const { statusCode, headers, body } of answers) {
+    expect(statusCode).toBe(200);
+    const told = (await body.json()) as { count: number; tokens: number[] };
+    expect(told.tokens).toHaveLength(told.count);
+    expect(headers['x-spillway-predicted-ttft-ms']).toBeUndefined();
+    replicas.add(String(headers['x-spillway-replica']));
+  }
+  expect(replicas.size).toBe(2);
+  expect(targets().map(({ leases, waitMs }) => [leases, waitMs])).toEqual([
+    [0, 0],
+    [0, 0],
+  ]);
+  const unknown = await post('/tokenize', { model: 'none', prompt: 'a' });
+  expect(unknown.statusCode).toBe(404);
+  expect(router.status().openRequests).toBe(0);
+});
+
+test('aliases are listed, found and asked', async () => {
+  const models = await openai().models.list();
+  expect(models.data).toMatchObject([
+    { id: ALIAS, root: 'sim-model', parent: null },
+    { id: 'sim-model', root: 'sim-model' },
+  ]);
+  const one = (await openai().models.retrieve(ALIAS)) as { id: string; max_model_len?: number };
+  expect(one.id).toBe(ALIAS);
+  expect(one.max_model_len).toBeGreaterThan(0);
+  const answer = await openai().chat.completions.create({
+    model: ALIAS,
+    messages: [{ role: 'user', content: 'hello' }],
+    max_tokens: 2,
+  });
+  expect(answer.model).toBe('sim-model');
+});
+
+describe('explain', () => {
+  /** Without what passes between two questions: a report's age. */
+  const steady = ({ kind, reason, candidates }: Decision) => ({
+    kind,
+    reason,
+    candidates: candidates
+      .map((c: Candidate) => ({
+        target: c.target.replica,
+        removed: c.removed,
+        tokens: c.promptTokens,
+        cached: c.cachedTokens,
+        costMs: Math.round((c.costMs ?? 0) * 10) / 10,
+        p: Math.round(c.drawProbability * 1_000) / 1_000,
+      }))
+      .toSorted((a, b) => a.target.localeCompare(b.target)),
+  });
+
+  test('for operators and in the answer say the same of the same idle region', async () => {
+    const body = {
+      model: ALIAS,
+      messages: [{ role: 'user', content: `a ${'long '.repeat(400)} prompt` }],
+      max_tokens: 2,
+    };
+    // The second time one replica holds the prompt: the two differ in all that a decision looks at.
+    for (let round = 0; round < 2; round += 1) {
+      await isIdle();
+      const asked = await post('/v1/route/explain', body);
+      const { decision } = (await asked.body.json()) as { decision: Decision };
+      const served = await post('/v1/chat/completions', body, { 'x-spillway-explain': '1' });
+      await served.body.dump();
+      const told = JSON.parse(String(served.headers['x-spillway-explain'])) as {
+        kind: string;
+        candidates: { target: string; tokens: number; cached: number; costMs: number; p: number }[];
+      };
+      const explained = steady(decision);
+      expect(told.kind).toBe(explained.kind);
+      expect(
+        told.candidates
+          .map(({ target, tokens, cached, costMs, p }) => ({
+            ...{ target: target.replace('#0', ''), removed: null },
+            ...{ tokens, cached, costMs, p },
+          }))
+          .toSorted((a, b) => a.target.localeCompare(b.target)),
+      ).toEqual(explained.candidates);
+      const p = explained.candidates.reduce((sum, candidate) => sum + candidate.p, 0);
+      expect(p).toBeCloseTo(1, 2);
+      const cached = explained.candidates.filter((candidate) => candidate.cached > 0);
+      expect(cached).toHaveLength(round);
+    }
+  });
+
+  test('takes every route that goes to engines', async () => {
+    for (const [route, body, work] of [
+      [null, { input: 'abcd' }, 'prefill'],
+      ['score', { text_1: 'a', text_2: ['b', 'c'] }, 'prefill'],
+      ['tokenize', { prompt: 'a' }, 'light'],
+    ] as const) {
+      const query = route === null ? '' : `?route=${route}`;
+      const answer = await post(`/v1/route/explain${query}`, { model: ALIAS, ...body });
+      expect(await answer.body.json()).toMatchObject({
+        request: { work },
+        decision: { kind: 'send' },
+      });
+    }
+    const none = await post('/v1/route/explain?route=nothing', { model: ALIAS });
+    expect(none.statusCode).toBe(400);
+  });
+});
+
+test('one line of the log for each of them, none of a bug', () => {
+  const routes = lines.filter(({ msg }) => msg === 'request').map(({ route }) => route);
+  for (const route of ['embeddings', 'tokenize', 'chat', '/v1/models', '/v1/route/explain']) {
+    expect(routes).toContain(route);
+  }
+  expect(lines.filter(({ msg }) => msg === 'bug')).toEqual([]);
+});
