@@ -1,71 +1,34 @@
 // No cluster is at hand, so the manifests are held against each other and against the programs that they start: options,
 // environment, ports, paths, selectors, policies and times.
 
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { METRICS as AGENT_METRICS } from '../../agent/metrics.ts';
-import { parseListen } from '../../shared/config/address.ts';
-import { loadFleet } from '../../shared/config/load.ts';
-import type { FleetConfig } from '../../shared/config/schema.ts';
 import { check, commandNamed } from './command-line.ts';
+import { argsOf, deploymentOf, fleet, named, portOf, region } from './kubernetes-region.ts';
 import {
   containersOf,
   deployments,
   documents,
-  expanded,
   kustomization,
   manifests,
   ofKind,
   picks,
   text,
   type Container,
-  type Deployment,
   type Labels,
-  type Manifest,
 } from './kubernetes.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const SECRET = 'x'.repeat(64);
 const SECRETS = ['SPILLWAY_LINK_SECRET', 'SPILLWAY_ENGINE_API_KEY'];
 const VARIANTS = ['region', 'sglang', 'tgi'];
-
-const region = manifests('region');
-const fleet = read();
-
-function read(): FleetConfig {
-  const environment = { SPILLWAY_LINK_SECRET: SECRET, SPILLWAY_ENGINE_API_KEY: SECRET };
-  const loaded = loadFleet(join(ROOT, 'deploy/k8s/region/fleet.yaml'), environment, []);
-  if (!loaded.ok) throw new Error(loaded.error);
-  return loaded.config;
-}
-
-function named(found: readonly Manifest[], container: string): Container {
-  const all = deployments(found).flatMap(containersOf);
-  const meant = all.find(({ name }) => name === container);
-  if (meant === undefined) throw new Error(`no container ${container}`);
-  return meant;
-}
-
-function deploymentOf(found: readonly Manifest[], component: string): Deployment {
-  const meant = deployments(found).find(
-    ({ spec }) => spec.template.metadata.labels['app.kubernetes.io/component'] === component,
-  );
-  if (meant === undefined) throw new Error(`no deployment of ${component}`);
-  return meant;
-}
-
-function argsOf(container: Container): string[] {
-  return expanded(container.args, { POD_IP: '10.244.3.7', ENGINE_API_KEY: 'key' });
-}
 
 /** What follows `flag` in an engine's arguments. */
 function after({ args }: Container, flag: string): string | undefined {
   const at = args.indexOf(flag);
   return at === -1 ? undefined : args[at + 1];
 }
-
-const portOf = (listen: string | undefined): number | undefined => parseListen(listen ?? '')?.port;
 
 describe.each(VARIANTS)('deploy/k8s/%s', (folder) => {
   const found = manifests(folder);
@@ -138,6 +101,12 @@ describe.each(VARIANTS)('deploy/k8s/%s', (folder) => {
     expect(flags['kvEventsReplay']).toEqual(local(replay));
   });
 
+  it('has the agent of the region, but for its KV events', () => {
+    const own = { kvEvents: undefined, kvEventsReplay: undefined };
+    const flags = (container: Container): object => ({ ...check(argsOf(container)), ...own });
+    expect(flags(agent)).toEqual(flags(named(region, 'agent')));
+  });
+
   it('writes the log of the engine where the agent reads it', () => {
     const log = String((check(argsOf(agent))['engineLog'] as string[])[0]);
     const mount = (container: Container): string | undefined =>
@@ -193,6 +162,31 @@ describe.each(VARIANTS)('deploy/k8s/%s', (folder) => {
       const accounts = ofKind(found, 'ServiceAccount').map(({ metadata }) => metadata.name);
       expect(accounts).toContain(spec.serviceAccountName);
     }
+  });
+});
+
+describe('files', () => {
+  const files = readdirSync(join(ROOT, 'deploy/k8s'), { recursive: true, encoding: 'utf8' });
+
+  it.each(files.filter((file) => file.endsWith('.yaml')))('%s is YAML', (file) => {
+    expect(documents(file).length).toBeGreaterThan(0);
+  });
+
+  it('are all applied by their folder, but for two that are applied by hand', () => {
+    const applied = files
+      .filter((file) => file.endsWith('kustomization.yaml'))
+      .flatMap((file) => {
+        const folder = dirname(file);
+        const { resources, patches = [], configMapGenerator = [] } = kustomization(folder);
+        const named = [
+          ...resources,
+          ...patches.map(({ path }) => path),
+          ...configMapGenerator.flatMap((map) => map.files),
+        ];
+        return [file, ...named.map((name) => join(folder, name))];
+      });
+    const rest = files.filter((file) => file.includes('.') && !applied.includes(file));
+    expect(rest.toSorted()).toEqual(['region/downloads.yaml', 'region/secret.example.yaml']);
   });
 });
 
@@ -311,102 +305,6 @@ describe('selectors', () => {
     );
     expect(covered.length).toBe(budgets.length);
     expect(new Set(covered)).toEqual(new Set(pods));
-  });
-});
-
-interface Peer {
-  readonly namespaceSelector?: { readonly matchLabels: Labels };
-  readonly podSelector?: { readonly matchLabels: Labels };
-}
-
-interface Policy {
-  readonly metadata: { readonly name: string };
-  readonly spec: {
-    readonly podSelector: { readonly matchLabels?: Labels };
-    readonly policyTypes: readonly string[];
-    readonly ingress?: readonly { from: readonly Peer[]; ports: readonly { port: number }[] }[];
-    readonly egress?: readonly { to: readonly Peer[]; ports: readonly { port: number }[] }[];
-  };
-}
-
-describe('network policies', () => {
-  const policies = ofKind(region, 'NetworkPolicy') as unknown as Policy[];
-  const admin = portOf(fleet.router.admin?.listen) ?? 0;
-  const clients = portOf(fleet.router.clients.listen) ?? 0;
-  const links = portOf(fleet.router.links.listen) ?? 0;
-  const engine = named(region, 'engine').ports[0]?.containerPort ?? 0;
-  const agent = named(region, 'agent').ports[0]?.containerPort ?? 0;
-
-  /** `who → port` for everything that may reach pods of a component, or that they may reach. */
-  function flows(component: string, direction: 'ingress' | 'egress'): string[] {
-    const { labels } = deploymentOf(region, component).spec.template.metadata;
-    return policies
-      .filter(({ spec }) => picks(spec.podSelector.matchLabels ?? {}, labels))
-      .flatMap(({ spec }) =>
-        direction === 'ingress'
-          ? (spec.ingress ?? []).map(({ from, ports }) => ({ peers: from, ports }))
-          : (spec.egress ?? []).map(({ to, ports }) => ({ peers: to, ports })),
-      )
-      .flatMap(({ peers, ports }) =>
-        peers.flatMap((peer) => ports.map(({ port }) => `${nameOf(peer)} ${port}`)),
-      )
-      .toSorted();
-  }
-
-  function nameOf({ namespaceSelector, podSelector }: Peer): string {
-    if (namespaceSelector !== undefined) {
-      return Object.entries(namespaceSelector.matchLabels)
-        .map((pair) => pair.join('='))
-        .join(',');
-    }
-    const picked = deployments(region).filter(({ spec }) =>
-      picks(podSelector?.matchLabels ?? {}, spec.template.metadata.labels),
-    );
-    expect(picked).toHaveLength(1);
-    return picked[0]?.spec.template.metadata.labels['app.kubernetes.io/component'] ?? '';
-  }
-
-  const DNS = 'kubernetes.io/metadata.name=kube-system 53';
-
-  it('deny what none of them allows', () => {
-    const all = policies.find(({ spec }) => spec.podSelector.matchLabels === undefined);
-    expect(all?.spec).toEqual({ podSelector: {}, policyTypes: ['Ingress', 'Egress'] });
-  });
-
-  it('let clients, agents and Prometheus reach routers, each its own port', () => {
-    expect(flows('router', 'ingress')).toEqual(
-      [
-        `engine ${links}`,
-        `kubernetes.io/metadata.name=monitoring ${admin}`,
-        `spillway-clients=true ${clients}`,
-      ].toSorted(),
-    );
-  });
-
-  it('let routers reach engines and the agents beside them, for the address proof', () => {
-    expect(flows('router', 'egress')).toEqual(
-      [DNS, DNS, `engine ${engine}`, `engine ${agent}`].toSorted(),
-    );
-    expect(flows('engine', 'ingress')).toEqual(
-      [
-        `router ${engine}`,
-        `router ${agent}`,
-        `kubernetes.io/metadata.name=monitoring ${agent}`,
-      ].toSorted(),
-    );
-  });
-
-  it('let engines and agents reach the links alone', () => {
-    expect(flows('engine', 'egress')).toEqual([DNS, DNS, `router ${links}`].toSorted());
-  });
-
-  it('open downloads for engines and nobody else', () => {
-    const [policy] = documents('region/downloads.yaml') as unknown as Policy[];
-    const selector = policy?.spec.podSelector.matchLabels ?? {};
-    const labels = (component: string): Labels =>
-      deploymentOf(region, component).spec.template.metadata.labels;
-    expect(picks(selector, labels('engine'))).toBe(true);
-    expect(picks(selector, labels('router'))).toBe(false);
   });
 });
 
