@@ -2,7 +2,7 @@
 
 import type { EngineKind } from '../shared/model/engine-kind.ts';
 import type { ModelInfo } from '../shared/model/report.ts';
-import { createHttpPools } from '../shared/runtime/http-pool.ts';
+import { createHttpPools, type PeerTrust } from '../shared/runtime/http-pool.ts';
 import type { RoleRuntime } from '../shared/runtime/role.ts';
 import { EngineClient } from './engines/client.ts';
 import { absentFigures, type EngineFigure } from './policy/engine-figures.ts';
@@ -30,6 +30,8 @@ export async function lookAtEngine(
   of: {
     readonly url: string;
     readonly apiKey: string | null;
+    /** For an https engine; null: the system's CAs. */
+    readonly trust: PeerTrust | null;
     readonly kind: EngineKind | null;
     /** ms for each question. */
     readonly timeoutMs: number;
@@ -38,7 +40,7 @@ export async function lookAtEngine(
 ): Promise<Look> {
   const pools = createHttpPools(of.timeoutMs);
   try {
-    const client = new EngineClient({ url: of.url, apiKey: of.apiKey, pools, timers });
+    const client = new EngineClient({ ...of, pools, timers });
     const reader = new EngineReader({ client, clock, log, kind: of.kind });
     const scraped = await reader.scrape(of.timeoutMs);
     if (scraped.kind === 'refused') return { kind: 'failed', detail: 'refused' };

@@ -75,6 +75,12 @@ export const METRICS = [
     labels: [...TARGET, 'result'],
   },
   {
+    name: 'tls_certificate_not_after_seconds',
+    type: 'gauge',
+    help: 'When the certificate that the agent shows expires, in seconds since 1970.',
+    labels: ['file'],
+  },
+  {
     name: 'link_attempts',
     type: 'gauge',
     help: 'Connections to routers tried since the start.',

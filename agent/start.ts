@@ -110,9 +110,15 @@ class Agent implements RunningAgent {
     this.#pools = createHttpPools(CONNECT_TIMEOUT_MS, (_origin, problem) =>
       runtime.log.warn({ problem }, 'engine refused: certificate'),
     );
-    this.#tls = new TlsStore(runtime);
-    this.#engineTrust = this.#trust(options.engineTls);
-    this.#routerTrust = this.#trust(options.routerTls);
+    this.#tls = new TlsStore({ ...runtime, onChange: () => this.#tellExpiry() });
+    try {
+      this.#engineTrust = this.#trust(options.engineTls);
+      this.#routerTrust = this.#trust(options.routerTls);
+    } catch (error) {
+      this.#tls.close();
+      throw error;
+    }
+    this.#tellExpiry();
     const engines = options.engines.map((engine) => this.#beside(engine));
     this.#engines = new Map(engines.map((engine) => [engine.replica, engine]));
     this.#host = new HostWatch({
@@ -165,6 +171,10 @@ class Agent implements RunningAgent {
     if (tls === null || tls === undefined) return null;
     const { serverName, ...paths } = tls;
     return { material: this.#tls.open(paths), serverName };
+  }
+
+  #tellExpiry(): void {
+    this.#metrics.replace('tls_certificate_not_after_seconds', this.#tls.expiries());
   }
 
   #beside(engine: AgentEngineOptions): EngineBeside {

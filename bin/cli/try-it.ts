@@ -1,9 +1,12 @@
 // What a person can paste to try a router that has just started.
 
 /** `model` null: ask the router for its models first. */
-export function tryItLines(host: string, port: number, model: string | null): string[] {
+export function tryItLines(
+  { host, port, tls }: { readonly host: string; readonly port: number; readonly tls: boolean },
+  model: string | null,
+): string[] {
   const reachable = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
-  const base = `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+  const base = `${tls ? 'https' : 'http'}://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
   const name = model ?? '<model, see /v1/models>';
   const body = `{"model": "${name}", "messages": [{"role": "user", "content": "Hello"}], "stream": true}`;
   return [

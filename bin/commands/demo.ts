@@ -82,7 +82,8 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const base = `http://127.0.0.1:${router.clientsPort}`;
   console.log(`${replicas} simulated engines are loading …`);
   await waitUntilReady(base, runtime);
-  for (const line of tryItLines('127.0.0.1', router.clientsPort, MODEL)) console.log(line);
+  for (const line of tryItLines({ host: '127.0.0.1', port: router.clientsPort, tls: false }, MODEL))
+    console.log(line);
   if (flags.load) stopLoad = startDemoLoad({ base, model: MODEL, ...runtime });
 }
 

@@ -5,7 +5,12 @@ import { Command, Option } from 'commander';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import type { EngineKind } from '../../shared/model/engine-kind.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import type { PeerTrust } from '../../shared/runtime/http-pool.ts';
+import { createLog } from '../../shared/runtime/log.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { TlsStore } from '../../shared/runtime/tls-material.ts';
 import { agentOptions } from '../cli/agent-options.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
 import { engineKindOption, engineKinds } from '../cli/engine-kinds.ts';
@@ -48,6 +53,7 @@ interface Flags {
   readonly port: string;
   readonly engine?: readonly string[];
   readonly engineKind?: readonly string[];
+  readonly engineCa?: string;
   readonly set?: readonly string[];
 }
 
@@ -56,6 +62,11 @@ export function upCommand(): Command {
     .description('run agent and router before engines that run already')
     .addOption(listOption('--engine <url...>', 'SPILLWAY_ENGINES', 'base URL of an engine'))
     .addOption(engineKindOption())
+    .addOption(
+      new Option('--engine-ca <file>', 'CAs that vouch for https engines (PEM)').env(
+        'SPILLWAY_ENGINE_CA',
+      ),
+    )
     .addOption(
       new Option('--port <port>', 'where clients connect').env('SPILLWAY_PORT').default('8080'),
     )
@@ -76,16 +87,28 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const listen = clientsListen(flags);
   const apiKey = process.env['SPILLWAY_ENGINE_API_KEY'] ?? null;
   const kinds = engineKinds(flags.engineKind, urls.length);
-  const survey = await surveyEngines({ urls, kinds, apiKey, timeoutMs: 5_000 });
+  const trusted = engineTrust(flags.engineCa ?? null);
+  const trust = trusted?.trust ?? null;
+  const survey = await surveyEngines({ urls, kinds, apiKey, trust, timeoutMs: 5_000 });
+  trusted?.close();
   if (!survey.ok) throw new UsageError(survey.problems.join('\n'));
   const engines = survey.engines.map(({ url, kind }) => ({ url, kind }));
   const config = loadOrExplain(null, [
-    ...upOverlays(listen, engines, apiKey),
+    ...upOverlays(listen, engines, { apiKey, ca: flags.engineCa ?? null }),
     ...settingOverlays(command, SETTINGS),
     ...setOverlays(flags.set ?? []),
   ]);
   for (const line of describeSurvey(survey.engines)) console.log(line);
   await serve(config, flags);
+}
+
+/** For the survey; agent and router open the file for themselves. Null: the system's CAs. */
+function engineTrust(ca: string | null): { trust: PeerTrust; close(): void } | null {
+  if (ca === null) return null;
+  const log = createLog({ level: 'silent', readable: false });
+  const store = new TlsStore({ clock: systemClock, timers: systemTimers, log });
+  const material = store.open({ cert: null, key: null, ca });
+  return { trust: { material, serverName: null }, close: () => store.close() };
 }
 
 function clientsListen({ host, port }: Flags): string {
@@ -99,16 +122,17 @@ function clientsListen({ host, port }: Flags): string {
 function upOverlays(
   listen: string,
   engines: readonly { readonly url: string; readonly kind: EngineKind | null }[],
-  apiKey: string | null,
+  { apiKey, ca }: { readonly apiKey: string | null; readonly ca: string | null },
 ): Overlay[] {
-  const pool = { id: 'default', apiKey, engineCidrs: ['0.0.0.0/0', '::/0'] };
+  const engineTls = ca === null ? null : { ca };
+  const pool = { id: 'default', apiKey, engineTls, engineCidrs: ['0.0.0.0/0', '::/0'] };
   return [
     { path: ['router', 'clients', 'listen'], value: listen, source: '--host, --port' },
     { path: ['router', 'links', 'listen'], value: '127.0.0.1:0', source: 'up' },
     { path: ['router', 'admin'], value: null, source: 'up' },
     { path: ['router', 'addressProof'], value: false, source: 'up' },
     { path: ['pools'], value: [pool], source: 'up' },
-    { path: ['agent'], value: { engines, listen: '127.0.0.1:0' }, source: '--engine' },
+    { path: ['agent'], value: { engines, engineTls, listen: '127.0.0.1:0' }, source: '--engine' },
   ];
 }
 
@@ -133,5 +157,9 @@ async function serve(config: FleetConfig, { host }: Flags): Promise<void> {
       await router.close();
     },
   });
-  for (const line of tryItLines(host, router.clientsPort, null)) console.log(line);
+  for (const line of tryItLines(
+    { host, port: router.clientsPort, tls: config.router.clients.tls !== null },
+    null,
+  ))
+    console.log(line);
 }

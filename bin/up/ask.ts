@@ -1,6 +1,6 @@
 // One question to an engine over HTTP, bounded in time.
 
-import { request } from 'undici';
+import { createHttpPools } from '../../shared/runtime/http-pool.ts';
 import type { DetectOptions } from './facts.ts';
 
 /** Model lists and expositions are far smaller. */
@@ -17,22 +17,28 @@ export interface Question {
   readonly body?: string;
 }
 
-/** `request`, not `fetch`, which refuses some ports (6000, 6667, …) on which engines may listen. */
+/** A pool of its own, not `fetch`, which refuses some ports (6000, 6667, …) on which engines may listen. */
 export async function ask(
   { path, body }: Question,
-  { url, apiKey, timeoutMs }: DetectOptions,
+  { url, apiKey, trust, timeoutMs }: DetectOptions,
 ): Promise<Answer> {
-  const response = await request(`${url}${path}`, {
-    method: body === undefined ? 'GET' : 'POST',
-    headers: {
-      ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
-      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-    },
-    body: body ?? null,
-    signal: AbortSignal.timeout(timeoutMs),
-    reset: true,
-  });
-  return { status: response.statusCode, text: await boundedText(response.body) };
+  const pools = createHttpPools(timeoutMs);
+  try {
+    const response = await pools.get(new URL(url).origin, trust ?? null).request({
+      path,
+      method: body === undefined ? 'GET' : 'POST',
+      headers: {
+        ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      body: body ?? null,
+      signal: AbortSignal.timeout(timeoutMs),
+      reset: true,
+    });
+    return { status: response.statusCode, text: await boundedText(response.body) };
+  } finally {
+    await pools.close();
+  }
 }
 
 /** What lies beyond the bound is no answer of an engine, and is cut off. */

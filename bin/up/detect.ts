@@ -56,10 +56,10 @@ function comesLater(figure: EngineSight['absent'][number], kind: EngineSight['ki
   return kind === 'sglang' && figure === 'itlCount';
 }
 
-function lookFrom({ url, apiKey, engineKind, timeoutMs }: DetectOptions) {
+function lookFrom({ url, apiKey, trust, engineKind, timeoutMs }: DetectOptions) {
   const log = createLog({ level: 'silent', readable: false });
   const runtime = { clock: systemClock, timers: systemTimers, log };
-  return lookAtEngine({ url, apiKey, kind: engineKind, timeoutMs }, runtime);
+  return lookAtEngine({ url, apiKey, trust: trust ?? null, kind: engineKind, timeoutMs }, runtime);
 }
 
 function explainStatus({ status, text }: Answer, url: string): Detection | null {

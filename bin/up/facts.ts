@@ -2,6 +2,7 @@
 
 import type { EngineSight } from '../../agent/look.ts';
 import type { EngineKind } from '../../shared/model/engine-kind.ts';
+import type { PeerTrust } from '../../shared/runtime/http-pool.ts';
 
 /** Something that is missing and what that costs. */
 export interface Finding {
@@ -32,6 +33,8 @@ export type Detection =
 export interface DetectOptions {
   readonly url: string;
   readonly apiKey: string | null;
+  /** For an https engine; null or absent: the system's CAs. */
+  readonly trust?: PeerTrust | null;
   /** Of what the person said; null: found out. */
   readonly engineKind: EngineKind | null;
   /** ms for each question. */

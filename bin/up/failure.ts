@@ -29,7 +29,8 @@ export async function explainFailure(
       break;
   }
   if (url.startsWith('https:') && /CERT|SELF_SIGNED|SIGNATURE|ALTNAME/.test(code)) {
-    return { kind: 'wrong', why: `${url}: its certificate is not trusted here (${code})` };
+    const line = cause instanceof Error ? cause.message : code;
+    return { kind: 'wrong', why: `${line}; name its CA with --engine-ca` };
   }
   if (url.startsWith('http:') && (await speaksTls(at, timeoutMs))) return speaksHttps(url);
   return {

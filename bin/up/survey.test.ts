@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import {
+  connect,
   createServer as createTcpServer,
   type AddressInfo,
   type Server,
@@ -11,6 +12,11 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { createLog } from '../../shared/runtime/log.ts';
+import { testRuntime } from '../../shared/runtime/link-fakes.ts';
+import { ManualTime } from '../../shared/runtime/manual-time.ts';
+import { TlsStore } from '../../shared/runtime/tls-material.ts';
+import { makeAuthority } from '../../test/tls/certificates.ts';
+import { CertificateFolder, paths } from '../../test/tls/files.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { parseEngineSimOptions } from '../../sim/engine/http/flag-values.ts';
@@ -230,6 +236,36 @@ describe('bad input names the URL and why', () => {
     const url = await engine();
     const https = url.replace('http:', 'https:');
     expect(await problemsOf(https)).toBe(`${https}: does not speak https; write ${url}`);
+  });
+
+  it('an https engine whose CA is not trusted, and is found where it is named', async () => {
+    const authority = makeAuthority('engines ca');
+    const inner = await engine();
+    const own = authority.issue({ commonName: 'engine', names: ['127.0.0.1'] });
+    const front = createTlsServer(own, (socket) => {
+      const plain = connect(Number(new URL(inner).port), '127.0.0.1');
+      for (const end of [socket, plain]) end.on('error', () => undefined);
+      socket.pipe(plain).pipe(socket);
+    });
+    const url = `https://127.0.0.1:${await listening(front)}`;
+    expect(await problemsOf(url)).toMatch(
+      new RegExp(
+        `^${url}: its certificate CN=engine \\(until .*\\) does not come from a CA that the system trusts; name its CA with --engine-ca$`,
+      ),
+    );
+    const folder = new CertificateFolder();
+    const store = new TlsStore({ ...testRuntime(), timers: new ManualTime() });
+    const material = store.open(paths({ ca: folder.put('ca.crt', authority.cert) }));
+    const trust = { material, serverName: null };
+    const found = await surveyEngines({
+      urls: [url],
+      kinds: [],
+      apiKey: null,
+      trust,
+      timeoutMs: 1_000,
+    });
+    folder.remove();
+    expect(found).toMatchObject({ ok: true, engines: [{ url, detection: { kind: 'found' } }] });
   });
 
   it('http on an https port', async () => {

@@ -1,6 +1,7 @@
 // All engines of one `up` together: every problem of every URL at once, or what was found at each.
 
 import { ENGINE_TITLES, type EngineKind } from '../../shared/model/engine-kind.ts';
+import type { PeerTrust } from '../../shared/runtime/http-pool.ts';
 import { engineAddress } from './address.ts';
 import { detectEngine } from './detect.ts';
 import type { Detection, EngineFacts } from './facts.ts';
@@ -21,6 +22,8 @@ export interface SurveyOptions {
   /** What each is, in the order of `urls`; null: found out. */
   readonly kinds: readonly (EngineKind | null)[];
   readonly apiKey: string | null;
+  /** For https engines; null or absent: the system's CAs. */
+  readonly trust?: PeerTrust | null;
   readonly timeoutMs: number;
 }
 
@@ -28,6 +31,7 @@ export async function surveyEngines({
   urls,
   kinds,
   apiKey,
+  trust = null,
   timeoutMs,
 }: SurveyOptions): Promise<Survey> {
   const addresses = await Promise.all(urls.map((url) => engineAddress(url)));
@@ -45,7 +49,9 @@ export async function surveyEngines({
     if (earlier === undefined) seen.set(address.key, address.url);
   }
   const detections = await Promise.all(
-    distinct.map(({ url, kind }) => detectEngine({ url, apiKey, engineKind: kind, timeoutMs })),
+    distinct.map(({ url, kind }) =>
+      detectEngine({ url, apiKey, trust, engineKind: kind, timeoutMs }),
+    ),
   );
   const engines = distinct.flatMap(({ url, kind }, i): SurveyedEngine[] => {
     const detection = detections[i];
