@@ -143,11 +143,15 @@ export class KvPublisher {
         await socket.bind(endpoint.replace(/^(tcp:.*):0$/, '$1:*'));
         return;
       } catch (error) {
-        if (tries >= RETRIES || !this.#open) throw error;
+        if (!isTaken(error) || tries >= RETRIES || !this.#open) throw error;
         await new Promise<void>((resolve) => systemTimers.after(RETRY_MS, resolve));
       }
     }
   }
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
 }
 
 function bindsEndpoint(endpoint: string): boolean {
