@@ -11,6 +11,7 @@ export interface HeaderRow {
     | 'refusals with a time'
     | 'routed answers, on request'
     | 'embeddings as bytes'
+    | 'certain refusals'
     | 'pages of allowed origins';
   readonly help: string;
 }
@@ -92,6 +93,21 @@ export const RESPONSE_HEADERS = [
     help: 'Seconds until a retry makes sense, 1 to 60.',
   },
   {
+    name: 'allow',
+    on: 'certain refusals',
+    help: '405: the methods that the path takes.',
+  },
+  {
+    name: 'accept-encoding',
+    on: 'certain refusals',
+    help: '415: the encodings that a body may have.',
+  },
+  {
+    name: 'www-authenticate',
+    on: 'certain refusals',
+    help: '401: that a bearer key is needed.',
+  },
+  {
     name: 'access-control-allow-origin',
     on: 'pages of allowed origins',
     help: "The page's origin, or `*`: `router.clients.cors`.",
@@ -121,6 +137,8 @@ export const REQUEST_HEADERS = [
     help: 'Seconds that the SDK waits: work that cannot be answered by then is not started.',
   },
   { name: 'x-stainless-read-timeout', help: 'The same, from Python.' },
+  { name: 'origin', help: 'The page that asks, where `router.clients.cors` is set.' },
+  { name: 'expect', help: '`100-continue`: the body is asked for once its headers are accepted.' },
   { name: 'content-encoding', help: '`gzip`, `deflate`, `br` and `identity` are understood.' },
   {
     name: 'x-spillway-explain',

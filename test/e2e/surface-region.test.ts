@@ -208,7 +208,7 @@ describe('explain', () => {
       ).toEqual(explained.candidates);
       const p = explained.candidates.reduce((sum, candidate) => sum + candidate.p, 0);
       expect(p).toBeCloseTo(1, 2);
-      const cached = explained.candidates.filter((candidate) => candidate.cached > 0);
+      const cached = explained.candidates.filter((candidate) => (candidate.cached ?? 0) > 0);
       expect(cached).toHaveLength(round);
     }
   });
