@@ -1,6 +1,6 @@
 // Whoever meets a code at night finds it in the runbook: every one that the sources can produce, and no other.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { AGENT_LIMITS } from '../../agent/events.ts';
@@ -137,6 +137,13 @@ describe.each(['runbook.md', 'deploy.md'])('docs/%s', (file) => {
     const named = Array.from(text.matchAll(/SPILLWAY_[A-Z_]+/g), ([name]) => name);
     const secrets = ['SPILLWAY_LINK_SECRET', 'SPILLWAY_ENGINE_API_KEY'];
     expect(named.filter((name) => ![...secrets, ...known].includes(name))).toEqual([]);
+  });
+
+  it('names files of deploy that exist', () => {
+    const paths = Array.from(text.matchAll(/\bdeploy\/[\w./@-]*[\w]/g), ([path]) => path);
+    expect(paths.length).toBeGreaterThan(0);
+    const missing = paths.filter((path) => !existsSync(join(import.meta.dirname, '../..', path)));
+    expect(missing).toEqual([]);
   });
 
   it('links to places that exist', () => {
