@@ -32,6 +32,8 @@ const RESUME_WAIT_MS = 1_000;
 const QUIET_MAX_MS = 3_000;
 /** A port that has just refused is asked again so soon, ms. */
 const RECHECK_MS = 100;
+/** Scrapes that fail in a row before it is said. */
+const FAILED_SCRAPES = 3;
 /** Of what routers remember: a bound, several routers times ranks. */
 const MAX_OFFERS = 256;
 
@@ -53,6 +55,8 @@ export class EngineState {
   private progress: LoadProgress | null = null;
   private offers: readonly ResumeState[] = [];
   private heard = false;
+  /** In a row, answers that no engine gives, or none in time. */
+  private failedScrapes = 0;
   private settleByMs: number | null = null;
   private stopped = false;
   private nowMs: number;
@@ -126,6 +130,7 @@ export class EngineState {
     else if (result.kind === 'refused') this.refused(evidence, nowMs);
     else if (result.kind === 'unready') this.unready(evidence, result, nowMs);
     else this.lifecycle.failed(evidence, nowMs);
+    this.noteAnswer(result);
     this.notePhase(before);
     this.health.noteLoop();
   }
@@ -196,6 +201,14 @@ export class EngineState {
   stop(nowMs: number): void {
     this.stopped = true;
     this.lifecycle.drain(nowMs);
+  }
+
+  /** Said once, when it lasts: one late answer says nothing. */
+  private noteAnswer(result: ScrapeResult): void {
+    this.failedScrapes = result.kind === 'failed' ? this.failedScrapes + 1 : 0;
+    if (result.kind !== 'failed' || this.failedScrapes !== FAILED_SCRAPES) return;
+    const { replica } = this.engine;
+    this.context.log('warn', 'scrape_failed', { replica, detail: result.detail });
   }
 
   private refused(evidence: ProcessEvidence, nowMs: number): void {

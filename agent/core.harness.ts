@@ -38,7 +38,7 @@ export const CURVE: CostCurve = {
 
 /** An engine as the agent's shell would show it. */
 export class FakeEngine {
-  mode: 'up' | 'refused' | 'frozen' | 'loading' | 'stopping' = 'up';
+  mode: 'up' | 'refused' | 'frozen' | 'loading' | 'stopping' | 'strange' = 'up';
   startTimeSeconds: number | null = 1_000;
   evidence: 'alive' | 'absent' | 'unknown' = 'unknown';
   maxModelLen = 32_768;
@@ -243,6 +243,7 @@ export class Harness {
 /** What an engine says that tells no figures. */
 function scrapeOf(mode: FakeEngine['mode']): ScrapeResult | null {
   if (mode === 'refused') return { kind: 'refused' };
+  if (mode === 'strange') return { kind: 'failed', detail: 'models: not a model list' };
   if (mode !== 'loading' && mode !== 'stopping') return null;
   return { kind: 'unready', stage: mode, detail: 'status 503' };
 }

@@ -176,6 +176,22 @@ describe('from start to ready', () => {
     expect(router.report().phase).toBe('ready');
   });
 
+  test('what answers as no engine does is said once while it lasts', () => {
+    const engine = new FakeEngine();
+    engine.mode = 'strange';
+    const h = new Harness({ engine });
+    const said = (): number => h.logs.filter((code) => code === 'scrape_failed').length;
+    h.advance(1_500);
+    expect(said()).toBe(0);
+    h.advance(20_000);
+    expect(said()).toBe(1);
+    engine.mode = 'up';
+    h.advance(5_000);
+    engine.mode = 'strange';
+    h.advance(10_000);
+    expect(said()).toBe(2);
+  });
+
   test('the agent’s own generations are in no statistic of users', () => {
     const { router } = ready();
     const report = router.report();
