@@ -149,7 +149,7 @@ describe('validate', () => {
     const agent = 'agent:\n  engines: [{url: "http://a:1"}]\n  routers: ["ws://10.0.0.1:1"]\n';
     writeFileSync(join(folder, 'router-only.yaml'), links);
     writeFileSync(join(folder, 'both.yaml'), links + agent);
-    const env = { SPILLWAY_LINK_SECRET: 'a-secret' };
+    const env = { SPILLWAY_LINK_SECRET: 'a-secret-of-a-link' };
     for (const file of ['router-only.yaml', 'both.yaml']) {
       expect(spillway(['validate', '-f', file]).stderr).toContain('SPILLWAY_LINK_SECRET');
       expect(spillway(['validate', '-f', file], { env }).stderr).toBe('');
