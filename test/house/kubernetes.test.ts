@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { METRICS as AGENT_METRICS } from '../../agent/metrics.ts';
+import { loadFleet } from '../../shared/config/load.ts';
 import { check, commandNamed } from './command-line.ts';
 import { argsOf, deploymentOf, fleet, named, portOf, region } from './kubernetes-region.ts';
 import {
@@ -249,6 +250,15 @@ describe('the configuration', () => {
         expect(keys).toContain(valueFrom.secretKeyRef.key);
       }
     }
+  });
+
+  it('is refused with the secret of the example, which somebody could leave as it is', () => {
+    const [example] = documents('region/secret.example.yaml');
+    const environment = {
+      SPILLWAY_LINK_SECRET: example?.stringData?.['link-secret'],
+      SPILLWAY_ENGINE_API_KEY: 'a-key',
+    };
+    expect(loadFleet(join(ROOT, 'deploy/k8s/region/fleet.yaml'), environment, []).ok).toBe(false);
   });
 });
 

@@ -18,6 +18,7 @@ import { LIMITS } from '../../shared/model/limit.ts';
 import { DEGRADED_REASONS } from '../../shared/model/phase.ts';
 import { CLOSE_CODES } from '../../shared/protocol/messages.ts';
 import type { LinkEnd } from '../../shared/runtime/link-socket.ts';
+import type { TlsFailure } from '../../shared/runtime/tls-peer.ts';
 import { commandNamed } from './command-line.ts';
 import { codesOf, logCodes } from './log-codes.ts';
 import { anchorsOf, codesUnder, rowsUnder, runbookAnchors, runbookText } from './runbook.ts';
@@ -38,7 +39,13 @@ const CAUSES: Readonly<
   stall: true,
   bad_answer: true,
 };
-const ENDS: Readonly<Record<Exclude<LinkEnd, keyof typeof CLOSE_CODES>, true>> = {
+const ENDS: Readonly<
+  Record<Exclude<LinkEnd, keyof typeof CLOSE_CODES> | TlsFailure['reason'], true>
+> = {
+  certificate_untrusted: true,
+  certificate_name: true,
+  certificate_expired: true,
+  no_tls: true,
   lost: true,
   silent: true,
   too_large: true,
