@@ -92,10 +92,15 @@ export function origin(about: string): z.ZodString {
   return z
     .string()
     .refine(
-      (text) => text === '*' || (URL.canParse(text) && new URL(text).origin === text),
+      (text) => text === '*' || isOrigin(text),
       'must be * or an origin such as https://app.example.com, in lower case, without a path or default port',
     )
     .meta({ description: about });
+}
+
+/** A host of stars parses, and would match no page. */
+function isOrigin(text: string): boolean {
+  return !text.includes('*') && URL.canParse(text) && new URL(text).origin === text;
 }
 
 /** A ZeroMQ address that another process can reach. */

@@ -19,6 +19,11 @@ import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';
 
 const ALIAS = 'team/chat:latest';
+const TUNED = 'team/tuned';
+const POOL = {
+  models: [ALIAS, TUNED, 'sim-model', 'adapter'],
+  aliases: { [ALIAS]: 'sim-model', [TUNED]: 'adapter' },
+};
 const { lines, log } = captureLog();
 const runtime: RoleRuntime = {
   clock: systemClock,
@@ -31,15 +36,15 @@ const fronts: PoolingFront[] = [];
 let router: RunningRouter;
 
 beforeAll(async () => {
-  const options = routerOptions({
-    pool: { models: [ALIAS, 'sim-model'], aliases: { [ALIAS]: 'sim-model' } },
-    surface: { explain: true },
-  });
+  const options = routerOptions({ pool: POOL, surface: { explain: true } });
   router = await startRegionalRouter(options, runtime);
   close.push(() => router.close());
   const profile = { ...(ENGINE_PROFILES['demo'] as EngineProfile), jitterRatio: 0 };
   for (let k = 0; k < 2; k += 1) {
-    const given = { host: '127.0.0.1', port: 0, model: 'sim-model', profile, loadingMs: 0 };
+    const given = {
+      ...{ host: '127.0.0.1', port: 0, model: 'sim-model', profile, loadingMs: 0 },
+      vllm: { enableLora: true, loraModules: [{ name: 'adapter', path: '/adapter' }] },
+    };
     const engine = await startEngineServer(given, runtime);
     const front = await startPoolingFront(engine.url);
     fronts.push(front);
@@ -149,7 +154,9 @@ test('aliases are listed, found and asked', async () => {
   const models = await openai().models.list();
   expect(models.data).toMatchObject([
     { id: ALIAS, root: 'sim-model', parent: null },
+    { id: TUNED, root: 'adapter', parent: 'sim-model' },
     { id: 'sim-model', root: 'sim-model' },
+    { id: 'adapter', root: 'adapter', parent: 'sim-model' },
   ]);
   const one = (await openai().models.retrieve(ALIAS)) as { id: string; max_model_len?: number };
   expect(one.id).toBe(ALIAS);
@@ -160,6 +167,44 @@ test('aliases are listed, found and asked', async () => {
     max_tokens: 2,
   });
   expect(answer.model).toBe('sim-model');
+});
+
+test('an alias of an adapter shares the cache of the adapter, never that of its base model', async () => {
+  const messages = [{ role: 'user' as const, content: `tuned ${'words '.repeat(500)}` }];
+  const ask = (model: string) =>
+    openai().chat.completions.create({ model, messages, max_tokens: 2 }).withResponse();
+  const cached = async (model: string): Promise<number> => {
+    await isIdle();
+    const asked = await post('/v1/route/explain', { model, messages });
+    const { decision } = (await asked.body.json()) as { decision: Decision };
+    return Math.max(...decision.candidates.map(({ cachedTokens }) => cachedTokens ?? 0));
+  };
+  await ask(ALIAS);
+  expect(await cached('sim-model')).toBeGreaterThan(500);
+  expect(await cached(TUNED)).toBe(0);
+  const { data } = await ask(TUNED);
+  expect(data.model).toBe('adapter');
+  expect(data.usage?.prompt_tokens_details?.cached_tokens ?? 0).toBe(0);
+  expect(await cached('adapter')).toBeGreaterThan(500);
+  expect(await cached(TUNED)).toBeGreaterThan(500);
+});
+
+test('origins and explanations are given and taken back while it runs', async () => {
+  const page = { origin: 'https://app.example.com', 'x-spillway-explain': '1' };
+  const seen = async (): Promise<unknown[]> => {
+    const { headers, body } = await post('/tokenize', { model: ALIAS, prompt: 'a' }, page);
+    await body.dump();
+    return [headers['access-control-allow-origin'], headers['x-spillway-explain'] !== undefined];
+  };
+  expect(await seen()).toEqual([undefined, true]);
+  const cors = { origins: ['*'], maxAgeS: 1 };
+  router.reload(routerOptions({ pool: POOL, surface: { cors } }).reloadable);
+  expect(await seen()).toEqual(['*', false]);
+  const operators = await request(`${base()}/status`, { headers: page });
+  expect(operators.headers['access-control-allow-origin']).toBeUndefined();
+  await operators.body.dump();
+  router.reload(routerOptions({ pool: POOL, surface: { explain: true } }).reloadable);
+  expect(await seen()).toEqual([undefined, true]);
 });
 
 describe('explain', () => {
