@@ -74,7 +74,7 @@ function smooth({ finish, attempts }: Answer): boolean {
   return finish === 'length' && attempts === '1';
 }
 
-/** Clients that ask one thing after the other until they are told to stop. */
+/** Clients that ask one thing after the other until they are told to stop, or are not served well. */
 class Load {
   readonly answers: Answer[] = [];
   private stopped = false;
@@ -87,7 +87,9 @@ class Load {
 
   private async client(number: number): Promise<void> {
     for (let turn = 0; !this.stopped; turn += 1) {
-      this.answers.push(await ask(`client ${number}, turn ${turn}`, 16));
+      const answer = await ask(`client ${number}, turn ${turn}`, 16);
+      this.answers.push(answer);
+      if (!smooth(answer)) return;
     }
   }
 }
