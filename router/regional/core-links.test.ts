@@ -83,6 +83,23 @@ describe('a link', () => {
     expect(attemptsIn(rig.arrive())).toHaveLength(1);
   });
 
+  test.each(['lost', 'bye'])(
+    'of a fenced agent is closed, to begin anew, when the newer is gone (%s)',
+    (how) => {
+      const rig = new CoreRig();
+      rig.ready('a');
+      rig.link('new', { replicas: ['a'] });
+      const bye = { kind: 'bye', replica: 'a' as ReplicaId, reason: 'drained' } as const;
+      const heard = { kind: 'message', link: 'new' as LinkId, message: bye } as const;
+      const effects = how === 'lost' ? rig.unlink('new') : rig.handle(heard);
+      expect(effects).toContainEqual({ kind: 'close', link: 'a', reason: 'fenced' });
+      rig.unlink('a');
+      rig.link('back', { replicas: ['a'] });
+      rig.report('a', {}, 'back');
+      expect(stateOf(rig, 'a')).toMatchObject({ link: 'fresh', targets: [{ phase: 'ready' }] });
+    },
+  );
+
   test('of a new agent process gets back what was known of the living engine; of the old one nothing', () => {
     const rig = new CoreRig();
     rig.ready('a', { kappa: 0.9 });

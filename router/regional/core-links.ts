@@ -46,7 +46,8 @@ export function linkUp(state: RegionalState, id: LinkId, hello: Hello): void {
   if (Math.abs(offsetMs) > CLOCK_OFFSET_ALARM_MS) {
     state.log('warn', 'clock_offset', { agent: hello.agentId, offsetMs });
   }
-  const link: LinkHolder = { id, agentId: hello.agentId, pool, replicas: new Set() };
+  const { agentId } = hello;
+  const link: LinkHolder = { id, agentId, pool, replicas: new Set(), fenced: new Set() };
   state.links.set(id, link);
   const resume: ResumeState[] = [];
   for (const engine of hello.engines) adopt(state, link, { engine, resume });
@@ -63,6 +64,7 @@ export function linkDown(state: RegionalState, id: LinkId, reason: string | null
     replica.link = null;
     noteLost(state, replica);
     state.log('info', 'link_down', { replica: replica.id, agent: link.agentId, reason });
+    recall(state, replica);
   }
 }
 
@@ -82,6 +84,7 @@ export function heard(
   if (message.kind === 'bye') {
     noteGone(state, replica);
     state.log('info', 'replica_bye', { replica: replica.id, reason: message.reason });
+    recall(state, replica);
     return;
   }
   const rank = message.kind === 'report' ? message.report.rank : message.rank;
@@ -147,8 +150,17 @@ function adopt(
 
 function fence(state: RegionalState, older: LinkHolder, replica: ReplicaState): void {
   older.replicas.delete(replica);
+  older.fenced.add(replica);
   state.emit({ kind: 'send', link: older.id, message: { kind: 'fence', replica: replica.id } });
   state.log('warn', 'agent_fenced', { replica: replica.id, agent: older.agentId });
+}
+
+/** The newer agent is gone: an older one that still stands by links anew, and takes the replica back. */
+function recall(state: RegionalState, replica: ReplicaState): void {
+  for (const link of state.links.values()) {
+    if (!link.fenced.delete(replica)) continue;
+    state.emit({ kind: 'close', link: link.id, reason: 'fenced' });
+  }
 }
 
 function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): void {

@@ -128,6 +128,8 @@ export interface LinkHolder {
   readonly agentId: AgentId;
   readonly pool: PoolState;
   readonly replicas: Set<ReplicaState>;
+  /** Replicas that a newer link has taken over. */
+  readonly fenced: Set<ReplicaState>;
 }
 
 export interface Failure {
