@@ -2,7 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
 import { answerToken } from './answers.ts';
-import { detokenize, END_TOKEN, PART_TOKENS, renderChat, tokenize } from './tokenizer.ts';
+import {
+  detokenize,
+  END_TOKEN,
+  PART_TOKENS,
+  renderChat,
+  tokenize,
+  tokenText,
+} from './tokenizer.ts';
 
 const text = fc.string({ unit: 'grapheme', maxLength: 60 });
 
@@ -20,6 +27,15 @@ describe('tokenizer', () => {
       fc.property(text, text, (start, more) => {
         const full = Math.floor(new TextEncoder().encode(start).length / 4);
         expect(tokenize(start + more).slice(0, full)).toEqual(tokenize(start).slice(0, full));
+      }),
+    );
+  });
+
+  it('says the same of one token alone', () => {
+    fc.assert(
+      fc.property(text, (each) => {
+        for (const id of [...tokenize(each), END_TOKEN])
+          expect(tokenText(id)).toBe(detokenize([id]));
       }),
     );
   });

@@ -50,6 +50,19 @@ export function detokenize(ids: Iterable<number>): string {
   return decoder.decode(Uint8Array.from(bytes));
 }
 
+/** The same of one token; told with every token of a stream, so plain letters go a short way. */
+export function tokenText(id: number): string {
+  if (id >= SPECIAL) return '';
+  let text = '';
+  for (let shift = 0; shift < 8 * PIECE_BYTES; shift += 8) {
+    const byte = (id >>> shift) & 0xff;
+    if (byte === FILL) continue;
+    if (byte >= 0x80) return detokenize([id]);
+    text += String.fromCharCode(byte);
+  }
+  return text;
+}
+
 /** The UTF-8 bytes of one token; none for a special one. */
 export function tokenBytes(id: number): number[] {
   const bytes: number[] = [];

@@ -6,7 +6,7 @@
 import type { SubmitResult } from '../model.ts';
 import { tokenSequence } from '../sequence.ts';
 import type { FinishReason } from '../stats.ts';
-import { detokenize } from '../tokenizer.ts';
+import { tokenText } from '../tokenizer.ts';
 import { planAnswer, type AnswerPlan, type AnswerWish } from './answer-plan.ts';
 import type { EngineDriver, RequestEvent } from './driver.ts';
 
@@ -180,7 +180,7 @@ export class GenerationRun {
   ): void {
     const { index, finish } = event;
     const tokenId = answer.ids?.[index] ?? event.tokenId;
-    const text = answer.texts?.[index] ?? detokenize([tokenId]);
+    const text = answer.texts?.[index] ?? tokenText(tokenId);
     choice.cachedTokens = event.cachedTokens;
     choice.text += text;
     choice.tokens += 1;

@@ -1,7 +1,7 @@
 // TGI's endpoints: which path takes which method, and what each says. Generation requests are only read here.
 
 import { kvCapacityTokens } from '../../profiles.ts';
-import { BEGIN_TOKEN, detokenize, tokenize } from '../../tokenizer.ts';
+import { BEGIN_TOKEN, detokenize, tokenize, tokenText } from '../../tokenizer.ts';
 import type { EngineHost, HttpCall } from '../surface.ts';
 import type { JsonObject } from '../vllm/parse.ts';
 import {
@@ -143,7 +143,7 @@ function chatTokens(json: JsonObject): TgiReply {
 function tokensOf(ids: readonly number[]): object[] {
   let at = 0;
   return ids.map((id) => {
-    const text = detokenize([id]);
+    const text = tokenText(id);
     const start = at;
     at += text.length;
     return { id, text, start, stop: at };

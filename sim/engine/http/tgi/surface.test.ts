@@ -212,13 +212,15 @@ describe('metrics', () => {
 
   it('counts who waits and what the batch may come to while requests are inside', async () => {
     const test = await start({ profile: { ...RECORDED_PROFILE, maxNumSeqs: 1 } });
-    const answers = [LONG, LONG].map((body) => call(test.engine, '/v1/chat/completions', { body }));
-    await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBe(2);
+    const answers = [LONG, LONG, LONG].map((body) =>
+      call(test.engine, '/v1/chat/completions', { body }),
+    );
+    await whenInside(test, 3);
     test.time.advance(1_000);
     const { text } = await call(test.engine, '/metrics');
-    expect(text).toContain('tgi_queue_size 1\n');
+    expect(text).toContain('tgi_queue_size 2\n');
     expect(text).toContain('tgi_batch_current_size 1\n');
-    const prompt = Number(/tgi_request_input_length_sum (\d+)/.exec(text)?.[1]) / 2;
+    const prompt = Number(/tgi_request_input_length_sum (\d+)/.exec(text)?.[1]) / 3;
     expect(text).toContain(`tgi_batch_current_max_tokens ${prompt + 4_000}\n`);
     for (const answer of answers) answer.catch(() => {});
   });
@@ -276,6 +278,13 @@ describe('its ends', () => {
     const health = call(test.engine, '/health');
     await whenInside(test, 1);
     expect((await settled(test, health)).status).toBe(200);
+  });
+
+  it('is healthy again after any answer: no token of its own is asked for then', async () => {
+    const test = await start();
+    await call(test.engine, '/sim/fail-batch', { method: 'POST' });
+    await settled(test, call(test.engine, '/v1/chat/completions', { body: CHAT }));
+    expect((await call(test.engine, '/health')).status).toBe(200);
   });
 
   it('ends when a shard crashes: 424 for what was inside, then nothing', async () => {

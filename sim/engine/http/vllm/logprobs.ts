@@ -1,7 +1,7 @@
 // Probabilities of a model that has none: the token that was said is likely, others are less so, always alike.
 
 import { answerToken } from '../../answers.ts';
-import { detokenize } from '../../tokenizer.ts';
+import { tokenText } from '../../tokenizer.ts';
 
 interface Likely {
   readonly token: string;
@@ -15,7 +15,7 @@ const STEP = -1.5;
 export function chatLogprobs(tokenIds: readonly number[], top: number): object {
   return {
     content: tokenIds.map((id) => ({
-      ...withBytes({ token: detokenize([id]), logprob: LIKELY }),
+      ...withBytes({ token: tokenText(id), logprob: LIKELY }),
       top_logprobs: likeliest(id, top).map(withBytes),
     })),
   };
@@ -26,7 +26,7 @@ export function completionLogprobs(
   tokenIds: readonly number[],
   { top, offset }: { readonly top: number; readonly offset: number },
 ): object {
-  const tokens = tokenIds.map((id) => detokenize([id]));
+  const tokens = tokenIds.map((id) => tokenText(id));
   let at = offset;
   const offsets = tokens.map((token) => {
     const start = at;
@@ -47,7 +47,7 @@ export function completionLogprobs(
 
 function likeliest(id: number, top: number): Likely[] {
   return Array.from({ length: Math.max(0, top) }, (_, at) => ({
-    token: detokenize([at === 0 ? id : answerToken(id, at)]),
+    token: tokenText(at === 0 ? id : answerToken(id, at)),
     logprob: LIKELY + STEP * at,
   }));
 }

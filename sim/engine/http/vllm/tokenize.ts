@@ -1,6 +1,6 @@
 // `/tokenize` in both forms, and `/detokenize`.
 
-import { BEGIN_TOKEN, detokenize, renderChat, tokenize } from '../../tokenizer.ts';
+import { BEGIN_TOKEN, detokenize, renderChat, tokenize, tokenText } from '../../tokenizer.ts';
 import type { Reply } from '../reply.ts';
 import { readMessages, type ParseContext } from './parse.ts';
 import { invalid, missing, modelFault, type JsonObject, type Problem } from './validation.ts';
@@ -17,7 +17,7 @@ export function tokenizeReply(body: JsonObject, context: ParseContext): Reply {
     count: tokens.length,
     max_model_len: context.maxModelLen,
     tokens,
-    token_strs: strings ? tokens.map((id) => detokenize([id])) : null,
+    token_strs: strings ? tokens.map((id) => tokenText(id)) : null,
   };
   return { status: 200, body: answer };
 }

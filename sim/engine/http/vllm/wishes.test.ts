@@ -85,15 +85,19 @@ describe('tools and formats', () => {
   });
 
   it('answer in JSON of the schema, and find it in the cache as their own words', async () => {
-    const schema = {
-      type: 'object',
-      properties: { ok: { type: 'boolean' }, names: { type: 'array', items: { type: 'string' } } },
+    // Longer than a few blocks, so that its own tokens are looked for.
+    const flags = Array.from({ length: 40 }, (_, at) => `flag${at}`);
+    const properties = {
+      ...Object.fromEntries(flags.map((name) => [name, { type: 'boolean' }])),
+      names: { type: 'array', items: { type: 'string' } },
     };
+    const schema = { type: 'object', properties };
     const response_format = { type: 'json_schema', json_schema: { name: 'x', schema } };
     const long = [{ role: 'user', content: 'Tell me of the sea. '.repeat(40) }];
     const first = await json(CHAT, { messages: long, response_format });
     const { content } = first.choices[0].message;
-    expect(JSON.parse(content)).toEqual({ ok: true, names: ['sea'] });
+    const told = Object.fromEntries(flags.map((name) => [name, true]));
+    expect(JSON.parse(content)).toEqual({ ...told, names: ['sea'] });
     const next = [...long, { role: 'assistant', content }, { role: 'user', content: 'And?' }];
     const { usage } = await json(CHAT, { messages: next, max_tokens: 1 });
     const before = first.usage.prompt_tokens + first.usage.completion_tokens;
