@@ -128,6 +128,11 @@ export type ResponseHeader = (typeof RESPONSE_HEADERS)[number]['name'];
 
 export const REQUEST_HEADERS = [
   {
+    name: 'authorization',
+    help: "`Bearer` and the client's key, where the router asks for keys. It goes no further.",
+  },
+  { name: 'x-api-key', help: "The client's key, where there is no bearer." },
+  {
     name: 'x-request-id',
     help: 'Echoed and logged, never a key. 1 to 128 visible ASCII characters.',
   },
