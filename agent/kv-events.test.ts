@@ -81,19 +81,15 @@ async function engine(options: { replaysTopic?: boolean; replays?: boolean } = {
   return { publisher, endpoint: publisher.endpoint, replay: publisher.replayEndpoint };
 }
 
-/** Publishes until the listener hears: a subscription takes a moment to arrive. */
+/** Publishes, as the first to do so, until the listener hears (a subscription takes a moment) and has heard the last. */
 async function meet(publisher: KvPublisher, ear: Ear): Promise<void> {
+  let published = 0;
   await until(() => {
     publisher.publish(EMPTY_BATCH);
+    published += 1;
     return ear.heard.length > 0;
   });
-  // What was published meanwhile may still be on its way.
-  let before = -1;
-  await until(() => {
-    const same = before === ear.heard.length;
-    before = ear.heard.length;
-    return same;
-  });
+  await until(() => ear.seqs.at(-1) === published - 1);
 }
 
 test('hears a real engine’s recorded frames as they were published, without their token ids', async () => {
