@@ -3,7 +3,7 @@
 
 import { z } from 'zod';
 
-export const CLIENT_AUTH = ['none', 'optional', 'required'] as const;
+const CLIENT_AUTH = ['none', 'optional', 'required'] as const;
 
 /** A listener's own certificate, and what it asks of whoever connects. */
 export function listenerTls(

@@ -14,10 +14,10 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
+import type { ListenerTls } from '../config/schema-tls.ts';
 import type { TlsMaterial } from './tls-material.ts';
 
-export const CLIENT_AUTH = ['none', 'optional', 'required'] as const;
-export type ClientAuth = (typeof CLIENT_AUTH)[number];
+export type ClientAuth = ListenerTls['clientAuth'];
 
 export interface ServerTls {
   readonly material: TlsMaterial;
