@@ -1,5 +1,7 @@
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Packr } from 'msgpackr';
 import { afterEach, describe, expect, test } from 'vitest';
 import { Publisher } from 'zeromq';
@@ -165,11 +167,9 @@ describe('a replay', () => {
 });
 
 test('binds where the engine connects', async () => {
-  const probe = new Publisher({ linger: 0 });
-  await probe.bind('tcp://127.0.0.1:*');
-  const endpoint = probe.lastEndpoint ?? '';
-  await probe.unbind(endpoint);
-  probe.close();
+  const folder = mkdtempSync(join(tmpdir(), 'spillway-kv-'));
+  running.push(() => rmSync(folder, { recursive: true }));
+  const endpoint = `ipc://${folder}/events`;
   const ear = new Ear({ endpoint, bind: true });
   await ear.listener.start();
   const publisher = new Publisher({ linger: 0 });
