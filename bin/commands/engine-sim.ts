@@ -4,7 +4,6 @@ import { Command, Option } from 'commander';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { parseEngineSimOptions } from '../../sim/engine/http/flag-values.ts';
 import { ENGINE_SIM_OPTIONS, type EngineSimValues } from '../../sim/engine/http/flags.ts';
-import { KvEndpointFault } from '../../sim/engine/http/kv-endpoint-fault.ts';
 import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
 import { UsageError } from '../cli/usage-error.ts';
 
@@ -38,7 +37,7 @@ async function run(flags: Readonly<Record<string, string | boolean>>): Promise<v
   ) as EngineSimValues;
   const parsed = parseEngineSimOptions(values);
   if (!parsed.ok) throw new UsageError(parsed.problems.join('\n'));
-  const { startEngineServer } = await import('../../sim/engine/http/server.ts');
+  const { startEngineServer, KvEndpointFault } = await import('../../sim/engine/http/server.ts');
   const log = processLog({ level: 'info', format: 'auto' });
   const runtime = processRuntime(log);
   const random = parsed.seed === null ? runtime.random : seededRandom(parsed.seed);

@@ -17,6 +17,7 @@ import { sumOfRanks, type EngineState, type RunningEngine } from './running-engi
 import type { EngineHost, EngineRuntime, EngineSurface } from './surface.ts';
 import { TimerSet } from './timer-set.ts';
 
+export { KvEndpointFault } from './kv-endpoint-fault.ts';
 export type { EngineServerOptions } from './options.ts';
 export type { RunningEngine } from './running-engine.ts';
 
