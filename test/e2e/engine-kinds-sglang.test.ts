@@ -61,8 +61,10 @@ describe.concurrent('an SGLang', () => {
       ...{ bufferSteps: 100, hwm: 1_000, maxQueueSize: 1_000 },
     };
     return withRegion({ ...SGLANG, engine: { ...SGLANG.engine, kvEvents } }, async (region) => {
+      let asked = 0;
       await until(async () => {
-        await region.whole(prompt('heard', 500));
+        // Another prompt each time: a prefix that is there already is not told of again.
+        await region.whole(prompt(`heard ${(asked += 1)}`, 500));
         const reports = region.pool().replicas.map(({ targets: [target] }) => target?.report);
         return reports.some((report) => (report?.kvCachedTokens ?? 0) >= 400);
       });
