@@ -5,7 +5,8 @@ import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import OpenAI from 'openai';
 import { request } from 'undici';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { openGateways } from './gateways.ts';
 import {
   answerOf,
   chunk,
@@ -16,30 +17,11 @@ import {
   streamOf,
   usageChunk,
   type Script,
-  type ScriptedEngine,
 } from './scripted-engine.ts';
-import { startHarness, type Harness } from './shell-harness.ts';
+import type { Harness } from './shell-harness.ts';
 import { until } from './until.ts';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((each) => each.close()));
-});
-
-async function engineWith(script: Script): Promise<ScriptedEngine> {
-  const engine = await startScriptedEngine(script);
-  open.push(engine);
-  return engine;
-}
-async function gateway(
-  engines: readonly (ScriptedEngine | string)[],
-  changes?: Parameters<typeof startHarness>[1],
-): Promise<Harness> {
-  const urls = engines.map((engine) => (typeof engine === 'string' ? engine : engine.url));
-  const harness = await startHarness(urls, changes);
-  open.unshift(harness);
-  return harness;
-}
+const { engineWith, gateway } = openGateways();
 function client(harness: Harness, apiKey = 'client-key'): OpenAI {
   return new OpenAI({ baseURL: `${harness.url}/v1`, apiKey, maxRetries: 0 });
 }

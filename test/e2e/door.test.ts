@@ -2,40 +2,16 @@
 // envelope, every limit is counted.
 
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import { request } from 'undici';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { METRICS } from '../../router/regional/metrics.ts';
-import { chunk, startScriptedEngine, streamHead, type ScriptedEngine } from './scripted-engine.ts';
-import { startHarness, type Harness } from './shell-harness.ts';
+import { openGateways, rawly } from './gateways.ts';
+import { chunk, streamHead } from './scripted-engine.ts';
+import type { Harness } from './shell-harness.ts';
 import { until } from './until.ts';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((each) => each.close()));
-});
-
-async function gateway(
-  engines: readonly ScriptedEngine[] = [],
-  changes?: Parameters<typeof startHarness>[1],
-): Promise<Harness> {
-  const harness = await startHarness(
-    engines.map((engine) => engine.url),
-    changes,
-  );
-  open.unshift(harness);
-  return harness;
-}
-
-/** A raw connection that keeps everything it receives. */
-function rawly(harness: Harness, text: string): { socket: Socket; received: () => string } {
-  const socket = connect(Number(new URL(harness.url).port), '127.0.0.1');
-  let received = '';
-  socket.on('data', (piece: Buffer) => (received += piece.toString()));
-  socket.on('error', () => undefined);
-  socket.write(text);
-  return { socket, received: () => received };
-}
+const { engineWith, gateway } = openGateways();
 
 const BODY = JSON.stringify({
   model: 'm',
@@ -93,12 +69,11 @@ describe('an answer without a request', () => {
   });
 
   test('never stands in the middle of a stream that is under way', async () => {
-    const engine = await startScriptedEngine(async (received, response) => {
+    const engine = await engineWith(async (received, response) => {
       streamHead(response);
       response.write(chunk('a'));
       await received.cut;
     });
-    open.push(engine);
     const harness = await gateway([engine]);
     const { socket, received } = rawly(harness, [...HEAD, '', BODY].join('\r\n'));
     await until(() => received().includes('data:'));

@@ -3,28 +3,15 @@
 
 import OpenAI from 'openai';
 import { request } from 'undici';
-import { afterEach, describe, expect, test } from 'vitest';
-import {
-  chunk,
-  DONE,
-  startScriptedEngine,
-  statusOf,
-  streamHead,
-  streamOf,
-  type Script,
-} from './scripted-engine.ts';
-import { startHarness, type Harness } from './shell-harness.ts';
+import { describe, expect, test } from 'vitest';
+import { openGateways } from './gateways.ts';
+import { chunk, DONE, statusOf, streamHead, streamOf, type Script } from './scripted-engine.ts';
+import type { Harness } from './shell-harness.ts';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((each) => each.close()));
-});
+const { engineWith, gateway: gatewayTo } = openGateways();
 
 async function gateway(...scripts: Script[]): Promise<Harness> {
-  const engines = await Promise.all(scripts.map((script) => startScriptedEngine(script)));
-  const harness = await startHarness(engines.map(({ url }) => url));
-  open.push(harness, ...engines);
-  return harness;
+  return gatewayTo(await Promise.all(scripts.map((script) => engineWith(script))));
 }
 
 /** A stream of exactly this text. */

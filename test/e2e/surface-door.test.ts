@@ -1,44 +1,16 @@
 // At the door: pages of other origins, compressed bodies, and connections as clients and load balancers use them.
 
 import { once } from 'node:events';
-import { connect } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import OpenAI from 'openai';
 import { request } from 'undici';
-import { afterEach, describe, expect, test } from 'vitest';
-import {
-  answerOf,
-  chunk,
-  startScriptedEngine,
-  streamHead,
-  streamOf,
-  type Script,
-  type ScriptedEngine,
-} from './scripted-engine.ts';
-import { startHarness, type Harness } from './shell-harness.ts';
+import { describe, expect, test } from 'vitest';
+import { openGateways, rawly } from './gateways.ts';
+import { answerOf, chunk, streamHead, streamOf } from './scripted-engine.ts';
+import type { Harness } from './shell-harness.ts';
 import { until } from './until.ts';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((each) => each.close()));
-});
-
-async function engineWith(script: Script): Promise<ScriptedEngine> {
-  const engine = await startScriptedEngine(script);
-  open.push(engine);
-  return engine;
-}
-async function gateway(
-  engines: readonly ScriptedEngine[] = [],
-  changes?: Parameters<typeof startHarness>[1],
-): Promise<Harness> {
-  const harness = await startHarness(
-    engines.map((engine) => engine.url),
-    changes,
-  );
-  open.unshift(harness);
-  return harness;
-}
+const { engineWith, gateway } = openGateways();
 
 const CHAT = '/v1/chat/completions';
 const BODY = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'a' }] });
@@ -49,16 +21,6 @@ const post = (harness: Harness, body: string | Buffer, headers: Record<string, s
     headers: { 'content-type': 'application/json', ...headers },
     body,
   });
-
-/** A raw connection that keeps everything it receives. */
-function rawly(harness: Harness, text: string) {
-  const socket = connect(Number(new URL(harness.url).port), '127.0.0.1');
-  let received = '';
-  socket.on('data', (piece: Buffer) => (received += piece.toString()));
-  socket.on('error', () => undefined);
-  socket.write(text);
-  return { socket, received: () => received };
-}
 const head = (first: string, ...lines: string[]) =>
   [first, 'host: x', ...lines, '', ''].join('\r\n');
 const posted = (body: string, ...lines: string[]) =>

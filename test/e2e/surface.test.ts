@@ -3,39 +3,19 @@
 
 import OpenAI from 'openai';
 import { request } from 'undici';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { openGateways } from './gateways.ts';
 import {
   answerOf,
-  startScriptedEngine,
   statusOf,
   streamOf,
   type Script,
   type ScriptedEngine,
 } from './scripted-engine.ts';
-import { startHarness, type Harness } from './shell-harness.ts';
+import type { Harness } from './shell-harness.ts';
 import { until } from './until.ts';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((each) => each.close()));
-});
-
-async function engineWith(script: Script): Promise<ScriptedEngine> {
-  const engine = await startScriptedEngine(script);
-  open.push(engine);
-  return engine;
-}
-async function gateway(
-  engines: readonly ScriptedEngine[],
-  changes?: Parameters<typeof startHarness>[1],
-): Promise<Harness> {
-  const harness = await startHarness(
-    engines.map((engine) => engine.url),
-    changes,
-  );
-  open.unshift(harness);
-  return harness;
-}
+const { engineWith, gateway } = openGateways();
 const client = (harness: Harness) =>
   new OpenAI({ baseURL: `${harness.url}/v1`, apiKey: 'client-key', maxRetries: 0 });
 
