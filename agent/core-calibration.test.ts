@@ -148,3 +148,47 @@ test('proves one rank of several: the others are probed before anybody needs the
   h.advance(1_000);
   expect(probed().filter((rank) => rank > 0)).toEqual([1, 2]);
 });
+
+describe('an engine that comes back with other ranks than it had', () => {
+  function restarted(change: Partial<FakeEngine>): { h: Harness; phases: () => unknown[] } {
+    const engine = new FakeEngine();
+    const h = new Harness({ engine, ranks: 3 });
+    const link = h.link('a');
+    h.advance(100);
+    while (h.report(link).phase !== 'ready') h.advance(100);
+    h.advance(2_000);
+    const seen = h.sent.length;
+    Object.assign(engine, { startTimeSeconds: 2_000, ...change });
+    h.advance(60_000);
+    const phases = (): unknown[] =>
+      h.sent.slice(seen).flatMap(({ message }) => {
+        const of = message.kind === 'report' && message.report.rank > 0 ? message.report : null;
+        return of?.incarnation === 'start-2000.000' ? [of.phase] : [];
+      });
+    return { h, phases };
+  }
+
+  test('has lost those whose first generation it refuses, and they were never ready', () => {
+    const { h, phases } = restarted({ ranksUnknown: [1, 2], ranksShown: 1 });
+    expect(h.fewerRanks[0]).toBe(1);
+    expect(new Set(phases())).not.toContain('ready');
+  });
+
+  test('loses none that the exposition shows, nor one in the middle', () => {
+    expect(restarted({ ranksUnknown: [2], ranksShown: 3 }).h.fewerRanks).toEqual([]);
+    expect(restarted({ ranksUnknown: [1], ranksShown: 1 }).h.fewerRanks).toEqual([]);
+  });
+
+  test('keeps those that answer, though the exposition shows none of them yet', () => {
+    const { h, phases } = restarted({ ranksShown: 0 });
+    expect(h.fewerRanks).toEqual([]);
+    expect(phases().at(-1)).toBe('ready');
+  });
+
+  test('loses none that has generated in this life and is refused later', () => {
+    const { h } = restarted({});
+    Object.assign(h.engine, { ranksUnknown: [1, 2], ranksShown: 1 });
+    h.advance(60_000);
+    expect(h.fewerRanks).toEqual([]);
+  });
+});

@@ -57,6 +57,8 @@ export class EngineState {
   private heard = false;
   /** In a row, answers that no engine gives, or none in time. */
   private failedScrapes = 0;
+  /** Ranks in the last good scrape. */
+  private shown = 0;
   private settleByMs: number | null = null;
   private stopped = false;
   private nowMs: number;
@@ -158,6 +160,7 @@ export class EngineState {
     const end = this.generations.ended(event.id, event.outcome, nowMs);
     if (end === 'probe_failed') this.questions.scrapeBy(nowMs);
     this.notePhase(before);
+    this.noteRanks();
   }
 
   /** KV events, as published or replayed. */
@@ -211,6 +214,15 @@ export class EngineState {
     this.context.log('warn', 'scrape_failed', { replica, detail: result.detail });
   }
 
+  /** Said as long as it holds: the shell takes this core away. */
+  private noteRanks(): void {
+    const { replica } = this.engine;
+    const ranks = this.generations.ranksLeft;
+    if (ranks !== null && ranks >= this.shown) {
+      this.context.emit({ kind: 'fewerRanks', replica, ranks });
+    }
+  }
+
   private refused(evidence: ProcessEvidence, nowMs: number): void {
     this.tracker.refused();
     const { phase } = this.lifecycle;
@@ -238,6 +250,7 @@ export class EngineState {
   }
 
   private answered(scrape: EngineScrape, sentMs: number, nowMs: number): void {
+    this.shown = scrape.ranks.length;
     const firstLife = this.tracker.current === null;
     const before = this.lifecycle.phase;
     const verdict = this.tracker.scraped(scrape);
@@ -293,7 +306,9 @@ export class EngineState {
       const state = this.offers.find(
         (each) => each.rank === target.rank && each.incarnation === incarnation,
       );
-      if (state !== undefined) target.resume(state, nowMs);
+      if (state === undefined) continue;
+      target.resume(state, nowMs);
+      if (match.prefillCost !== null) target.health.prove(nowMs);
     }
     this.offers = [];
     this.settleByMs = null;

@@ -15,8 +15,6 @@ const PROBE_MAX_TOKENS = 4;
 /** First generations compile; calibration prompts take as long as they take. */
 const FIRST_DEADLINE_MS = 120_000;
 const CALIBRATION_MS_PER_TOKEN = 20;
-/** After warm-up, which the first rank has done, the others are probed so soon, ms. */
-const UNSEEN_RANK_MS = 500;
 /** A shell that says nothing about a generation for so long past its deadline has lost it, ms. */
 const LOST_MS = 10_000;
 
@@ -37,6 +35,8 @@ export class Generations {
   private readonly targets: readonly TargetState[];
   private readonly probes: Probes;
   private readonly orders = new Map<string, OpenOrder>();
+  /** Ranks whose first generation in this life the engine refused as of a rank that it does not have. */
+  private readonly unknown = new Set<number>();
   private warmUp: WarmUp;
 
   constructor(
@@ -63,6 +63,8 @@ export class Generations {
   reset(): void {
     this.orders.clear();
     this.probes.reset();
+    this.unknown.clear();
+    for (const { health } of this.targets) health.unprove();
     this.warmUp = this.newWarmUp(this.context.settings.calibration);
   }
 
@@ -82,6 +84,19 @@ export class Generations {
     const { steps, of } = this.warmUp.remaining;
     const done = of - steps;
     return done > 0 ? ((nowMs - this.lifecycle.sinceMs) / done) * steps : null;
+  }
+
+  /**
+   * How many ranks the engine of this life has, where it answers for the first ones and refuses all the others, and
+   * its exposition shows none of them; null otherwise.
+   */
+  get ranksLeft(): number | null {
+    if (this.unknown.size === 0) return null;
+    const first = Math.min(...this.unknown);
+    const left = this.targets.every(({ rank, health }) =>
+      rank < first ? health.proved : this.unknown.has(rank),
+    );
+    return left ? first : null;
   }
 
   run(identity: EngineIdentity, nowMs: number): void {
@@ -139,7 +154,8 @@ export class Generations {
       each.health.reset(nowMs);
     }
     // The others generate by themselves, and have shown nothing yet.
-    this.trust(UNSEEN_RANK_MS, nowMs);
+    target.health.prove(nowMs);
+    this.trust(0, nowMs);
     this.probes.vouched(nowMs, target.rank);
     this.lifecycle.warmedUp(nowMs);
   }
@@ -197,6 +213,7 @@ export class Generations {
   /** Whether the probe was good. */
   private probed(open: OpenOrder, outcome: GenerationOutcome, nowMs: number): boolean {
     const { target } = open;
+    this.noteRank(target, outcome);
     const verdict = this.probes.ended(open, outcome, nowMs);
     target.version += 1;
     if (verdict === 'good') return true;
@@ -207,6 +224,13 @@ export class Generations {
       forgiven: verdict === 'forgiven',
     });
     return false;
+  }
+
+  /** Only a rank that has shown nothing yet can turn out not to be there. */
+  private noteRank({ rank, health }: TargetState, outcome: GenerationOutcome): void {
+    const unknown = outcome.kind === 'failed' && outcome.cause === 'rank' && !health.proved;
+    if (unknown) this.unknown.add(rank);
+    else this.unknown.delete(rank);
   }
 
   /** No user's request, no foreign one. */

@@ -1,5 +1,5 @@
-// The phase that a rank, and an engine as a whole, is said to be in: that of its process, unless it serves and is
-// not fit to.
+// The phase that a rank, and an engine as a whole, is said to be in: that of its process, unless it serves and the rank
+// is not fit to (`degraded`), or has not generated yet in this life of the engine (`warming`).
 
 import type { TargetState } from './core-target.ts';
 import type { Lifecycle } from './policy/lifecycle.ts';
@@ -7,7 +7,9 @@ import type { Phase } from '../shared/model/phase.ts';
 
 export function phaseOf(lifecycle: Lifecycle, target: TargetState): Phase {
   const { phase } = lifecycle;
-  return phase === 'ready' && target.health.degradedFor !== null ? 'degraded' : phase;
+  if (phase !== 'ready') return phase;
+  if (target.health.degradedFor !== null) return 'degraded';
+  return target.health.proved ? 'ready' : 'warming';
 }
 
 /** Since when, on the core's clock. */

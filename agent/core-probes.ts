@@ -52,9 +52,11 @@ export class Probes {
   dueMs(target: TargetState, nowMs: number): number | null {
     const prober = this.probers[target.rank];
     if (prober === undefined) return null;
+    const phase = phaseOf(this.lifecycle, target);
+    if (phase === 'warming' && this.lifecycle.phase === 'ready') return prober.firstDueMs();
     prober.vouched(target.signs.vouchedMs);
     prober.suspected(target.signs.failedMs);
-    return prober.dueMs(phaseOf(this.lifecycle, target), target.silence(nowMs));
+    return prober.dueMs(phase, target.silence(nowMs));
   }
 
   sent(target: TargetState, nowMs: number): void {

@@ -42,6 +42,10 @@ export class FakeEngine {
   startTimeSeconds: number | null = 1_000;
   evidence: 'alive' | 'absent' | 'unknown' = 'unknown';
   maxModelLen = 32_768;
+  /** Ranks in the exposition; null: all that the agent was started for. */
+  ranksShown: number | null = null;
+  /** Ranks whose header the engine refuses. */
+  ranksUnknown: readonly number[] = [];
   rank: RankScrape = {
     ...absentRank(0),
     running: 0,
@@ -101,6 +105,8 @@ export class Harness {
   readonly logs: string[] = [];
   /** Numbers from which KV batches were asked for again. */
   readonly replays: number[] = [];
+  /** Ranks left, as often as it was said. */
+  readonly fewerRanks: number[] = [];
   wakes = 0;
   private readonly ranks: number;
   private later: Later[] = [];
@@ -193,6 +199,8 @@ export class Harness {
       this.sent.push({ atMs: this.nowMs, link: effect.link, message: effect.message });
     } else if (effect.kind === 'log') {
       this.logs.push(effect.code);
+    } else if (effect.kind === 'fewerRanks') {
+      this.fewerRanks.push(effect.ranks);
     } else if (effect.kind === 'replayKv') {
       this.replays.push(effect.fromSeq);
     } else if (effect.kind === 'scrape') {
@@ -213,7 +221,10 @@ export class Harness {
     const evidence = { ...NO_EVIDENCE, state: engine.evidence };
     const scrape = {
       startTimeSeconds,
-      ranks: Array.from({ length: this.ranks }, (_, rank) => ({ ...engine.rank, rank })),
+      ranks: Array.from({ length: engine.ranksShown ?? this.ranks }, (_, rank) => ({
+        ...engine.rank,
+        rank,
+      })),
     };
     const result = scrapeOf(engine.mode) ?? ({ kind: 'ok', scrape } as const);
     this.after(3, { kind: 'scraped', replica: REPLICA, sentMs, result, evidence });
@@ -226,7 +237,8 @@ export class Harness {
       ms: number,
       outcome: Extract<AgentEvent, { kind: 'generated' }>['outcome'],
     ): void => this.after(ms, { kind: 'generated', replica: REPLICA, id: order.id, outcome });
-    if (engine.mode === 'refused') reply(1, { kind: 'failed', cause: 'refused' });
+    if (engine.ranksUnknown.includes(order.rank)) reply(1, { kind: 'failed', cause: 'rank' });
+    else if (engine.mode === 'refused') reply(1, { kind: 'failed', cause: 'refused' });
     else if (engine.mode === 'frozen')
       reply(order.deadlineMs, { kind: 'failed', cause: 'timeout' });
     else {

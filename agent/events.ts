@@ -140,7 +140,11 @@ export type GenerationOutcome =
       readonly promptTokens: number | null;
       readonly cachedTokens: number | null;
     }
-  | { readonly kind: 'failed'; readonly cause: 'refused' | 'timeout' | 'status' | 'broken' };
+  /** `rank`: refused as a request that names a rank, other than the first, which the engine may not have. */
+  | {
+      readonly kind: 'failed';
+      readonly cause: 'refused' | 'timeout' | 'status' | 'rank' | 'broken';
+    };
 
 export type AgentEvent =
   | { readonly kind: 'start' }
@@ -219,6 +223,8 @@ export type AgentEffect =
       readonly rank: number;
       readonly fromSeq: number;
     }
+  /** The engine has come back with so few ranks: the agent is to begin anew. */
+  | { readonly kind: 'fewerRanks'; readonly replica: ReplicaId; readonly ranks: number }
   | { readonly kind: 'send'; readonly link: LinkId; readonly message: AgentMessage }
   | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
   /** For metrics: a limit was reached. */

@@ -77,6 +77,7 @@ const usage = `data: ${JSON.stringify({
   usage: { prompt_tokens: 40, prompt_tokens_details: { cached_tokens: 32 } },
 })}\n\n`;
 const error = 'data: {"error": {"message": "EngineCore died", "code": 500}}\n\n';
+const noRank = 'data: {"error": {"message": "data_parallel_rank 1 …", "code": 400}}\n\n';
 const done = 'data: [DONE]\n\n';
 
 function streaming(...pieces: string[]): Answer {
@@ -115,6 +116,13 @@ describe('a generation of the agent', () => {
     ['nothing but an end comes', streaming(done), 'broken'],
     ['an event is no JSON', streaming('data: {oops\n\n', done), 'broken'],
     ['the connection breaks', (_request, response) => void response.destroy(), 'broken'],
+    ['a stream of status 400 refuses its rank', streaming(noRank, done), 'rank'],
+    ['a stream of status 400 comes late', streaming(token('a'), noRank, done), 'broken'],
+    [
+      'status 400 refuses its rank',
+      (_request, response) => void response.writeHead(400).end(),
+      'rank',
+    ],
     ['the status is not 200', (_request, response) => void response.writeHead(503).end(), 'status'],
   ];
   for (const [what, answer, cause] of failures) {

@@ -27,6 +27,7 @@ export interface GenerationDialect {
   chat: boolean;
 }
 
+const BAD_REQUEST = 400;
 const MAX_STREAM_BYTES = 1024 * 1024;
 
 export async function generate(
@@ -38,15 +39,17 @@ export async function generate(
   const sentMs = clock.nowMs();
   try {
     const response = await ask(context, order, deadline.signal);
+    const refused = refusalOf(context, order);
     if (response.statusCode !== 200) {
       await response.body.dump();
-      return { kind: 'failed', cause: 'status' };
+      return response.statusCode === BAD_REQUEST ? refused : { kind: 'failed', cause: 'status' };
     }
-    return await readStream(response.body as AsyncIterable<Buffer>, {
+    const outcome = await readStream(response.body as AsyncIterable<Buffer>, {
       deadline,
       stallMs: order.deadlineMs,
       elapsedMs: () => clock.nowMs() - sentMs,
     });
+    return outcome === 'bad_request' ? refused : outcome;
   } catch (error) {
     const failure = failureOf(error);
     if (failure.kind === 'refused') return { kind: 'failed', cause: 'refused' };
@@ -55,6 +58,11 @@ export async function generate(
   } finally {
     deadline.cancel();
   }
+}
+
+/** What an engine's 400 may mean: a rank other than the first need not be there. */
+function refusalOf(context: ProbeContext, order: GenerateOrder): GenerationOutcome {
+  return { kind: 'failed', cause: context.ranks > 1 && order.rank > 0 ? 'rank' : 'status' };
 }
 
 async function ask(
@@ -110,9 +118,15 @@ const BROKEN: GenerationOutcome = { kind: 'failed', cause: 'broken' };
 async function readStream(
   body: AsyncIterable<Buffer>,
   watch: StreamWatch,
-): Promise<GenerationOutcome> {
+): Promise<GenerationOutcome | 'bad_request'> {
   const decoder = new TextDecoder();
-  const seen: Seen = { ttftMs: null, usage: null, finished: false, done: false };
+  const seen: Seen = {
+    ttftMs: null,
+    usage: null,
+    finished: false,
+    done: false,
+    badRequest: false,
+  };
   let rest = '';
   let bytes = 0;
   for await (const piece of body) {
@@ -121,7 +135,9 @@ async function readStream(
     watch.deadline.restart(watch.stallMs);
     const lines = (rest + decoder.decode(piece, { stream: true })).split(/\r?\n/);
     rest = lines.pop() ?? '';
-    for (const line of lines) if (!readLine(line, seen, watch)) return BROKEN;
+    for (const line of lines) {
+      if (!readLine(line, seen, watch)) return seen.badRequest ? 'bad_request' : BROKEN;
+    }
   }
   if (seen.ttftMs === null || !seen.finished || !seen.done) return BROKEN;
   return {
@@ -148,6 +164,8 @@ interface Seen {
   usage: StreamUsage | null;
   finished: boolean;
   done: boolean;
+  /** The stream is an error that names status 400, and nothing else: so vLLM refuses a rank. */
+  badRequest: boolean;
 }
 
 /** False where the stream has failed. */
@@ -159,13 +177,21 @@ function readLine(line: string, seen: Seen, watch: StreamWatch): boolean {
     return true;
   }
   const event = eventOf(data);
-  if (event === null || event.error !== undefined) return false;
+  if (event === null) return false;
+  if (event.error !== undefined) {
+    seen.badRequest = seen.ttftMs === null && codeOf(event.error) === BAD_REQUEST;
+    return false;
+  }
   const reason = event.choices?.[0]?.finish_reason;
   if (reason === 'abort') return false;
   if ((event.choices?.length ?? 0) > 0) seen.ttftMs ??= watch.elapsedMs();
   if (typeof reason === 'string') seen.finished = true;
   if (event.usage !== undefined && event.usage !== null) seen.usage = event.usage;
   return true;
+}
+
+function codeOf(error: unknown): unknown {
+  return typeof error === 'object' && error !== null && 'code' in error ? error.code : null;
 }
 
 function eventOf(data: string): StreamEvent | null {

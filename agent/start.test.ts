@@ -11,7 +11,11 @@ import { AGENT_DEFAULTS, type AgentSettings } from '../shared/model/settings.ts'
 import type { AgentMessage } from '../shared/protocol/messages.ts';
 import { addressProof } from '../shared/runtime/address-proof.ts';
 import { fakeRouter, testRuntime, type FakeRouter } from '../shared/runtime/link-fakes.ts';
-import { startEngineServer, type RunningEngine } from '../sim/engine/http/server.ts';
+import {
+  startEngineServer,
+  type EngineServerOptions,
+  type RunningEngine,
+} from '../sim/engine/http/server.ts';
 import { ENGINE_PROFILES } from '../sim/engine/profiles.ts';
 import type { AgentOptions } from './options.ts';
 import { replicaOf, startAgent, type RunningAgent } from './start.ts';
@@ -32,9 +36,7 @@ const QUICK: AgentSettings = {
   calibration: false,
 };
 
-async function engine(
-  overrides: { loadingMs?: number; apiKey?: string } = {},
-): Promise<RunningEngine> {
+async function engine(overrides: Partial<EngineServerOptions> = {}): Promise<RunningEngine> {
   const started = await startEngineServer(
     {
       host: '127.0.0.1',
@@ -189,6 +191,26 @@ describe('an agent beside a simulated engine', () => {
     expect([before?.engines[0]?.ranks, after?.engines[0]?.ranks]).toEqual([1, 2]);
     expect(after?.agentId).not.toBe(before?.agentId);
     await until(() => fleet.up.size === 1);
+  }, 20_000);
+
+  it('begins anew when an engine has come back with fewer ranks, and never calls the lost one ready', async () => {
+    const fleet = await router();
+    const two = await engine({ dataParallelSize: 2 });
+    const started = await agent([{ url: two.url }], [fleet]);
+    const phases = (): (string | undefined)[] | undefined =>
+      started.status().engines[0]?.targets.map(({ report }) => report.phase);
+    await until(() => phases()?.every((phase) => phase === 'ready') === true);
+    await two.close();
+    await until(() => phases()?.includes('ready') === false);
+    const before = fleet.messages.length;
+    await engine({ dataParallelSize: 1, port: Number(new URL(two.url).port) });
+    await until(() => phases()?.length === 1 && phases()?.[0] === 'ready');
+    expect(fleet.hellos.map(({ engines }) => engines[0]?.ranks)).toEqual([2, 1]);
+    const lost = fleet.messages
+      .slice(before)
+      .filter((message) => message.kind === 'report' && message.report.rank === 1)
+      .map((message) => (message.kind === 'report' ? message.report.phase : ''));
+    expect(lost).not.toContain('ready');
   }, 20_000);
 
   it('serves several engines, each with its own replica', async () => {

@@ -1,7 +1,8 @@
 // One agent process (or role in a process): its engines, its core, its links to every router, its HTTP listener.
 //
 // The number of data-parallel ranks is said in the hello. An engine that was not up yet, and turns out to have more
-// than assumed, makes the agent begin anew under a new id: nothing is known of that engine yet.
+// than assumed, or one that came back with fewer, makes the agent begin anew under a new id: nothing is known of that
+// engine yet.
 
 import type { LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
 import type { LinkEnd } from '../shared/runtime/link-socket.ts';
@@ -306,6 +307,11 @@ class Agent implements RunningAgent {
       case 'replayKv':
         life.ears.replay(effect.replica, effect.rank, effect.fromSeq);
         return;
+      case 'fewerRanks': {
+        const engine = this.#engines.get(effect.replica);
+        if (engine !== undefined) void this.#beginAnew(life, engine, effect.ranks);
+        return;
+      }
       case 'send':
         life.links.send(effect.link, effect.message);
         this.#metrics.add('link_messages_total', { direction: 'out', kind: effect.message.kind });
@@ -338,7 +344,8 @@ class Agent implements RunningAgent {
 
   async #beginAnew(life: Life, engine: EngineBeside, ranks: number): Promise<void> {
     if (this.#closing || this.#life !== life) return;
-    this.#runtime.log.warn({ replica: engine.replica, ranks }, 'engine has more ranks than said');
+    const fields = { replica: engine.replica, ranks, said: engine.ranks };
+    this.#runtime.log.warn(fields, 'engine has other ranks than said');
     engine.ranks = ranks;
     life.driver.stop();
     life.ears.close();

@@ -4,6 +4,9 @@
 //   probe   it failed a probe or a canary                outranks
 //   slow    it prefills far slower than it did (slow-watch.ts)
 //
+// In a new life of the engine a rank is unproven until a generation of its own has succeeded: an engine that came back
+// with fewer ranks answers for those that it has.
+//
 // Back after `recoveries` good probes in a row, counted from when the cause is gone: a missing GPU has to be there
 // again, and of a slow one only a probe at its old pace is good.
 
@@ -17,6 +20,7 @@ export class Health {
   private since = -Infinity;
   private good = 0;
   private gpuMissing = false;
+  private hasProved = false;
 
   constructor(recoveries: number) {
     this.recoveries = recoveries;
@@ -24,6 +28,11 @@ export class Health {
 
   get degradedFor(): DegradedReason | null {
     return this.reason;
+  }
+
+  /** It has generated in this life of the engine. */
+  get proved(): boolean {
+    return this.hasProved;
   }
 
   /** Of the present state. */
@@ -37,9 +46,21 @@ export class Health {
       this.degrade('probe', nowMs);
       return;
     }
+    this.prove(nowMs);
     if (this.reason === null || this.gpuMissing) return;
     this.good = this.reason === 'slow' && !outcome.atPace ? 0 : this.good + 1;
     if (this.good >= this.recoveries) this.enter(null, nowMs);
+  }
+
+  prove(nowMs: number): void {
+    if (this.hasProved) return;
+    this.hasProved = true;
+    this.since = nowMs;
+  }
+
+  /** The engine begins another life. */
+  unprove(): void {
+    this.hasProved = false;
   }
 
   slow(nowMs: number): void {

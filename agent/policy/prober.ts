@@ -83,6 +83,11 @@ export class Prober {
     return Math.min(due, Math.max(this.silentAt(silence), spacedMs));
   }
 
+  /** Of a rank that has shown nothing yet in this life of the engine. */
+  firstDueMs(): number | null {
+    return this.flying ? null : this.sentMs + CANARY_SPACING_MS;
+  }
+
   sent(isCanary: boolean, nowMs: number): void {
     this.flying = true;
     this.canary = isCanary;
@@ -108,7 +113,10 @@ export class Prober {
       return 'good';
     }
     if (engine.movedMs >= this.sentMs || outcome.cause === 'refused') return 'forgiven';
-    const excused = outcome.cause === 'status' || (outcome.cause === 'timeout' && engine.foreign);
+    const excused =
+      outcome.cause === 'status' ||
+      outcome.cause === 'rank' ||
+      (outcome.cause === 'timeout' && engine.foreign);
     return excused && before?.ok !== false && !this.canary ? 'forgiven' : 'bad';
   }
 
