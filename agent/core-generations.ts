@@ -195,6 +195,7 @@ export class Generations {
   ): void {
     const { outcome, nowMs } = end;
     const ok = outcome.kind === 'ok' ? outcome : null;
+    if (ok?.pooled === true) this.warmUp.withoutPrefixes();
     this.warmUp.ended(ok !== null, ok?.promptTokens ?? null, nowMs);
     if (step.purpose === 'probe') this.probes.firstEnded(open.target, outcome, nowMs);
     if (ok === null) {

@@ -139,6 +139,8 @@ export type GenerationOutcome =
       readonly ttftMs: number;
       readonly promptTokens: number | null;
       readonly cachedTokens: number | null;
+      /** Embeddings or scores: `ttftMs` is that of the whole answer, and nobody knows what was cached. */
+      readonly pooled?: true;
     }
   /** `rank`: refused as a request that names a rank, other than the first, which the engine may not have. */
   | {

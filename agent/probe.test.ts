@@ -8,7 +8,7 @@ import { createHttpPools } from '../shared/runtime/http-pool.ts';
 import { systemTimers } from '../shared/runtime/timers.ts';
 import { EngineClient } from './engines/client.ts';
 import type { GenerateOrder, GenerationOutcome } from './events.ts';
-import { generate, type ProbeContext } from './probe.ts';
+import { generate, type GenerationDialect, type ProbeContext } from './probe.ts';
 
 const running: (() => Promise<void> | void)[] = [];
 
@@ -66,7 +66,7 @@ function probe(
 }
 
 function contextOf(client: EngineClient): ProbeContext {
-  const dialect = { chat: false };
+  const dialect: GenerationDialect = { way: 'completions' };
   return { client, clock: systemClock, requestIdPrefix: 'agent-x', ranks: 2, dialect };
 }
 
@@ -147,11 +147,85 @@ describe('a generation of the agent', () => {
     expect(asked).toEqual(['/v1/completions', '/v1/chat/completions', '/v1/chat/completions']);
   });
 
+  const vectors = { object: 'list', data: [{ embedding: [0.5] }], usage: { prompt_tokens: 12 } };
+  const scores = { results: [{ index: 0, relevance_score: 0.5 }], usage: { total_tokens: 14 } };
+  const unsupported = { message: 'The model does not support Completions API', code: 400 };
+
+  /** Answers on one path only, everything else as told. */
+  const only =
+    (path: string, answer: object, [status, error]: [number, object]): Answer =>
+    (request, response) => {
+      const mine = request.url === path;
+      response.writeHead(mine ? 200 : status, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(mine ? answer : error));
+    };
+
+  it.each([
+    ['embeddings', vectors, [404, {}], 12],
+    ['embeddings', vectors, [400, { error: unsupported }], 12],
+    ['embeddings', vectors, [501, {}], 12],
+    ['rerank', scores, [404, {}], 14],
+  ] as const)('is %s where the model generates nothing (%#)', async (way, answer, no, tokens) => {
+    const asked: string[] = [];
+    const rest = only(`/v1/${way}`, answer, [...no] as [number, object]);
+    const client = await engineThat((request, response) => {
+      asked.push(request.url ?? '');
+      rest(request, response);
+    });
+    const context = contextOf(client);
+    const good = { kind: 'ok', promptTokens: tokens, cachedTokens: null, pooled: true };
+    expect(await generate(context, order)).toMatchObject(good);
+    expect(asked.slice(0, 3)).toEqual([
+      '/v1/completions',
+      '/v1/chat/completions',
+      '/v1/embeddings',
+    ]);
+    asked.length = 0;
+    expect(await generate(context, order)).toMatchObject(good);
+    expect(asked).toEqual([`/v1/${way}`]);
+  });
+
+  it('is a generation again when what embedded before generates now', async () => {
+    let answer = only('/v1/embeddings', vectors, [404, {}]);
+    const client = await engineThat((request, response) => answer(request, response));
+    const context = contextOf(client);
+    await generate(context, order);
+    expect(context.dialect.way).toBe('embeddings');
+    const stream = streaming(token('a', 'stop'), usage, done);
+    answer = (request, response) => {
+      if (request.url === '/v1/completions') stream(request, response);
+      else response.writeHead(404).end();
+    };
+    expect(await generate(context, order)).toMatchObject({ kind: 'ok', promptTokens: 40 });
+    expect(context.dialect.way).toBe('completions');
+  });
+
+  it.each([
+    ['a request that the engine minds', 400, { error: { message: 'prompt too long' } }],
+    ['an engine in trouble', 500, {}],
+  ])('goes no other way for %s', async (_what, status, body) => {
+    const context = contextOf(await engineThat(only('/v1/embeddings', vectors, [status, body])));
+    expect(await generate(context, { ...order, rank: 0 })).toEqual({
+      kind: 'failed',
+      cause: 'status',
+    });
+  });
+
+  it.each([
+    ['an error', { error: { message: 'EngineCore died' } }],
+    ['no vector', { data: [] }],
+    ['an empty vector', { data: [{ embedding: [] }] }],
+    ['something else', { data: [7], results: 'none' }],
+  ])('fails on embeddings that are %s', async (_what, body) => {
+    const client = await engineThat(only('/v1/embeddings', body, [404, {}]));
+    expect(await probe(client)).toEqual({ kind: 'failed', cause: 'broken' });
+  });
+
   it('fails on a server that has neither, which is asked for both again', async () => {
     const client = await engineThat((_request, response) => void response.writeHead(404).end());
     const context = contextOf(client);
     expect(await generate(context, order)).toEqual({ kind: 'failed', cause: 'status' });
-    expect(context.dialect.chat).toBe(false);
+    expect(context.dialect.way).toBe('completions');
   });
 
   it('fails as refused when nothing listens', async () => {

@@ -5,12 +5,23 @@
 // only when the stream then ends as the protocol says; an error event, `finish_reason: "abort"`, a cut stream or
 // silence longer than the deadline are failures.
 //
-// A server that has no `/v1/completions` is asked through its chat, from then on.
+// A server that has no `/v1/completions` is asked through its chat, one that generates nothing for embeddings or scores
+// (probe-ways.ts), from then on; where it no longer offers what it did, for all of them again. A whole answer is one
+// first token.
 
 import type { Dispatcher } from 'undici';
 import type { Clock } from '../shared/runtime/clock.ts';
 import { failureOf, type Deadline, type EngineClient } from './engines/client.ts';
 import type { GenerateOrder, GenerationOutcome } from './events.ts';
+import {
+  isNotOffered,
+  isWhole,
+  PROBE_WAYS,
+  probeBody,
+  probePath,
+  readWhole,
+  type ProbeWay,
+} from './probe-ways.ts';
 
 export interface ProbeContext {
   readonly client: EngineClient;
@@ -22,13 +33,15 @@ export interface ProbeContext {
   readonly dialect: GenerationDialect;
 }
 
-/** How an engine is asked for a generation: kept as long as the engine is known. */
+/** How an engine is asked for an answer: kept as long as the engine is known. */
 export interface GenerationDialect {
-  chat: boolean;
+  way: ProbeWay;
 }
 
 const BAD_REQUEST = 400;
 const MAX_STREAM_BYTES = 1024 * 1024;
+/** Of an error's text, where that tells what the engine does not serve. */
+const MAX_ERROR_BYTES = 16 * 1024;
 
 export async function generate(
   context: ProbeContext,
@@ -38,17 +51,17 @@ export async function generate(
   const deadline = client.deadline(order.deadlineMs);
   const sentMs = clock.nowMs();
   try {
-    const response = await ask(context, order, deadline.signal);
+    const { status, way, response } = await ask(context, order, deadline.signal);
     const refused = refusalOf(context, order);
-    if (response.statusCode !== 200) {
-      await response.body.dump();
-      return response.statusCode === BAD_REQUEST ? refused : { kind: 'failed', cause: 'status' };
+    if (response === null)
+      return status === BAD_REQUEST ? refused : { kind: 'failed', cause: 'status' };
+    const body = response.body as AsyncIterable<Buffer>;
+    const elapsedMs = (): number => clock.nowMs() - sentMs;
+    if (isWhole(way)) {
+      const text = await readText(body, MAX_STREAM_BYTES);
+      return text === null ? BROKEN : readWhole(text, elapsedMs());
     }
-    const outcome = await readStream(response.body as AsyncIterable<Buffer>, {
-      deadline,
-      stallMs: order.deadlineMs,
-      elapsedMs: () => clock.nowMs() - sentMs,
-    });
+    const outcome = await readStream(body, { deadline, stallMs: order.deadlineMs, elapsedMs });
     return outcome === 'bad_request' ? refused : outcome;
   } catch (error) {
     const failure = failureOf(error);
@@ -65,26 +78,55 @@ function refusalOf(context: ProbeContext, order: GenerateOrder): GenerationOutco
   return { kind: 'failed', cause: context.ranks > 1 && order.rank > 0 ? 'rank' : 'status' };
 }
 
+interface Asked {
+  readonly status: number;
+  readonly way: ProbeWay;
+  /** Null unless the status is 200. */
+  readonly response: Dispatcher.ResponseData | null;
+}
+
+/** By the way that worked last, then by the others while the engine does not offer it. */
 async function ask(
   context: ProbeContext,
   order: GenerateOrder,
   signal: AbortSignal,
-): Promise<Dispatcher.ResponseData> {
+): Promise<Asked> {
   const { client, dialect } = context;
-  const send = (chat: boolean): Promise<Dispatcher.ResponseData> =>
-    client.open({
+  const send = async (way: ProbeWay): Promise<Asked & { readonly offered: boolean }> => {
+    const response = await client.open({
       method: 'POST',
-      path: chat ? '/v1/chat/completions' : '/v1/completions',
+      path: probePath(way),
       headers: headersFor(context, order),
-      body: JSON.stringify(bodyOf(order, chat)),
+      body: JSON.stringify(probeBody(way, order)),
       signal,
     });
-  const response = await send(dialect.chat);
-  if (dialect.chat || (response.statusCode !== 404 && response.statusCode !== 405)) return response;
-  await response.body.dump();
-  const chat = await send(true);
-  dialect.chat = chat.statusCode === 200;
-  return chat;
+    const status = response.statusCode;
+    if (status === 200) return { status, way, response, offered: true };
+    const text = status === BAD_REQUEST ? await readText(response.body, MAX_ERROR_BYTES) : null;
+    if (status !== BAD_REQUEST) await response.body.dump();
+    return { status, way, response: null, offered: !isNotOffered(status, text ?? '') };
+  };
+  const first = await send(dialect.way);
+  if (first.offered) return first;
+  for (const way of PROBE_WAYS) {
+    if (way === dialect.way) continue;
+    const next = await send(way);
+    if (next.response !== null) dialect.way = way;
+    if (next.offered) return next;
+  }
+  return first;
+}
+
+/** Null where it is longer. */
+async function readText(body: AsyncIterable<Buffer>, maxBytes: number): Promise<string | null> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of body) {
+    bytes += piece.length;
+    if (bytes > maxBytes) return null;
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces).toString('utf8');
 }
 
 function headersFor(context: ProbeContext, order: GenerateOrder): Record<string, string> {
@@ -94,17 +136,6 @@ function headersFor(context: ProbeContext, order: GenerateOrder): Record<string,
   };
   if (context.ranks > 1) headers['x-data-parallel-rank'] = String(order.rank);
   return headers;
-}
-
-function bodyOf(order: GenerateOrder, chat: boolean): object {
-  return {
-    model: order.model,
-    ...(chat ? { messages: [{ role: 'user', content: order.prompt }] } : { prompt: order.prompt }),
-    max_tokens: order.maxTokens,
-    temperature: 0,
-    stream: true,
-    stream_options: { include_usage: true },
-  };
 }
 
 interface StreamWatch {

@@ -194,7 +194,7 @@ class Agent implements RunningAgent {
       advertiseUrl: engine.advertiseUrl,
       client,
       reader: new EngineReader({ client, clock, log, kind: engine.kind ?? null }),
-      dialect: { chat: false },
+      dialect: { way: 'completions' },
       witness: new ProcessWitness({
         url,
         pidFile,

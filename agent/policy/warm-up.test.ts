@@ -41,6 +41,13 @@ test('one generation, every size unmeasured, then u {256, 2k, 8k} × c {0, 8k}',
   ]);
 });
 
+test('nothing is measured after a prefix where nobody tells what was cached', () => {
+  const warm = warmUp();
+  warm.withoutPrefixes();
+  const all = shape(steps(warm, 131_072));
+  expect(all.filter((each) => !each.includes('unmeasured'))).toEqual(['256|0', '2048|0', '8192|0']);
+});
+
 describe('sizes that do not fit are left out', () => {
   test.each([
     [16_384, '2048|8192', '8192|8192'],

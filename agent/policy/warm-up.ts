@@ -3,7 +3,8 @@
 // Calibration measures lone prefills of u uncached tokens after c cached ones, u in {256, 2k, 8k} and c in
 // {0, prefix}, the prefix being the largest of these sizes that leaves room, as far as context, KV capacity
 // and the token budget allow. The first real shapes of a process pay for compilation: so each size goes once unmeasured
-// before, and then the smallest again until it takes as long as the last time. The engine has to be idle; one that
+// before, and then the smallest again until it takes as long as the last time. What a pooling model has cached is not
+// told, and most cache nothing: there c is 0. The engine has to be idle; one that
 // never is goes without after `idleWaitMs`.
 
 import { extendedText, TOKENS_PER_WORD, uniqueText } from './probe-prompt.ts';
@@ -62,6 +63,7 @@ export class WarmUp {
   private lastSmallMs: number | null = null;
   private settling = 0;
   private leftTokens = 0;
+  private prefixes = true;
 
   constructor(settings: WarmUpSettings, nonce: () => string) {
     this.settings = settings;
@@ -81,6 +83,11 @@ export class WarmUp {
   get remaining(): { readonly steps: number; readonly of: number } {
     const steps = (this.plan?.length ?? 0) + (this.current === null ? 0 : 1);
     return { steps, of: this.total };
+  }
+
+  /** Nobody tells what this engine had cached: nothing is measured after a prefix. */
+  withoutPrefixes(): void {
+    this.prefixes = false;
   }
 
   /** What to send now; null when something has to be waited for. */
@@ -184,7 +191,8 @@ export class WarmUp {
     for (const uncached of sizes) plan.push({ uncached, cached: 0, measured: true });
     let left = this.settings.budgetTokens - costOf(plan);
     for (const uncached of sizes) {
-      const fits = this.prefixTokens > SMALLEST && this.prefixTokens + uncached <= limit;
+      const fits =
+        this.prefixes && this.prefixTokens > SMALLEST && this.prefixTokens + uncached <= limit;
       if (!fits || uncached > left) continue;
       left -= uncached;
       plan.push({ uncached, cached: this.prefixTokens, measured: true });
