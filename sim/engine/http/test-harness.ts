@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { afterEach } from 'vitest';
 
 import { seededRandom } from '../../../shared/lib/random.ts';
 import { createLog } from '../../../shared/runtime/log.ts';
@@ -10,6 +11,8 @@ import { systemTimers } from '../../../shared/runtime/timers.ts';
 import type { EngineServerOptions } from './options.ts';
 import { startEngineServer, type RunningEngine } from './server.ts';
 import { ENGINE_PROFILES, type EngineProfile } from '../profiles.ts';
+
+export const CHAT_PATH = '/v1/chat/completions';
 
 export interface Answer {
   readonly status: number;
@@ -50,6 +53,21 @@ export async function startTestEngine(
     runtime,
   );
   return { engine, time };
+}
+
+/** Starts engines of such options, each closed after its test. To be called at the top of a test file. */
+export function openEngines(
+  defaults: Partial<EngineServerOptions> = {},
+): (options?: Partial<EngineServerOptions>) => Promise<TestEngine> {
+  const running: TestEngine[] = [];
+  afterEach(async () => {
+    await Promise.all(running.splice(0).map(({ engine }) => engine.close()));
+  });
+  return async (options = {}) => {
+    const test = await startTestEngine({ ...defaults, ...options });
+    running.push(test);
+    return test;
+  };
 }
 
 export interface Call {
@@ -114,6 +132,11 @@ export async function settled<T>(
     await aMoment();
   }
   return answer;
+}
+
+/** A whole answer, streamed or not, for which time goes on. */
+export function answered(test: TestEngine, body: object, path = CHAT_PATH): Promise<Answer> {
+  return settled(test, call(test.engine, path, { body }));
 }
 
 /** Until so many requests are inside the engine. */

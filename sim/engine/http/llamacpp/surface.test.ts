@@ -1,45 +1,29 @@
 // What a client of a simulated llama.cpp server sees.
 
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import type { EngineServerOptions } from '../options.ts';
 import {
+  answered,
   call,
+  CHAT_PATH,
   dataOf,
   open,
+  openEngines,
   readText,
   RECORDED_PROFILE,
   settled,
-  startTestEngine,
-  type Answer,
-  whenInside,
   type TestEngine,
+  whenInside,
 } from '../test-harness.ts';
 
-const PATH = '/v1/chat/completions';
 const CHAT = {
   messages: [{ role: 'user', content: 'Tell me of the sea. '.repeat(100) }],
   max_tokens: 20,
 };
 const LONG = { ...CHAT, max_tokens: 4_000 };
 
-let running: TestEngine[] = [];
-
-afterEach(async () => {
-  await Promise.all(running.map(({ engine }) => engine.close()));
-  running = [];
-});
-
-async function start(options: Partial<EngineServerOptions> = {}): Promise<TestEngine> {
-  const profile = { ...RECORDED_PROFILE, maxNumSeqs: 2 };
-  const test = await startTestEngine({ kind: 'llamacpp', metrics: true, profile, ...options });
-  running.push(test);
-  return test;
-}
-
-async function answered(test: TestEngine, body: object): Promise<Answer> {
-  return settled(test, call(test.engine, PATH, { body }));
-}
+const profile = { ...RECORDED_PROFILE, maxNumSeqs: 2 };
+const start = openEngines({ kind: 'llamacpp', metrics: true, profile });
 
 /** Answered between two steps: time has to go on. */
 async function slots(test: TestEngine): Promise<Record<string, unknown>[]> {
@@ -65,7 +49,7 @@ describe('loading', () => {
     for (const path of ['/v1/models', '/metrics', '/slots', '/nothing']) {
       expect(await statusOf(path)).toBe(503);
     }
-    const refused = await call(test.engine, PATH, { body: CHAT });
+    const refused = await call(test.engine, CHAT_PATH, { body: CHAT });
     expect(JSON.parse(refused.text)).toEqual({
       error: { code: 503, message: 'Loading model', type: 'unavailable_error' },
     });
@@ -109,7 +93,7 @@ describe('answers', () => {
     const cut = JSON.parse((await answered(test, { ...CHAT, max_tokens: 100_000 })).text);
     expect(cut.usage.total_tokens).toBe(1_024);
     const messages = [{ role: 'user', content: 'word '.repeat(2_000) }];
-    const refused = await call(test.engine, PATH, { body: { ...CHAT, messages } });
+    const refused = await call(test.engine, CHAT_PATH, { body: { ...CHAT, messages } });
     expect(refused.status).toBe(400);
     expect(JSON.parse(refused.text).error).toMatchObject({
       ...{ type: 'exceed_context_size_error', n_ctx: 1_024, code: 400 },
@@ -120,7 +104,7 @@ describe('answers', () => {
 describe('what it tells of its work', () => {
   it('shows in /slots who works on what, and in no place the prompts that wait', async () => {
     const test = await start();
-    const inside = [1, 2, 3].map(() => call(test.engine, PATH, { body: LONG }));
+    const inside = [1, 2, 3].map(() => call(test.engine, CHAT_PATH, { body: LONG }));
     await whenInside(test, 3);
     test.time.advance(1_000);
     const rows = await slots(test);
@@ -139,7 +123,7 @@ describe('what it tells of its work', () => {
   it('shows how far a long prompt is, step by step', async () => {
     const test = await start();
     const messages = [{ role: 'user', content: 'word '.repeat(8_000) }];
-    const answer = call(test.engine, PATH, { body: { ...CHAT, messages } });
+    const answer = call(test.engine, CHAT_PATH, { body: { ...CHAT, messages } });
     await whenInside(test, 1);
     const seen: number[] = [];
     for (let at = 0; at < 4; at += 1) {
@@ -201,7 +185,7 @@ describe('its ends', () => {
     ['a failure of the device', (test: TestEngine) => test.engine.killCore()],
   ])('cuts everything at %s', async (_name, end) => {
     const test = await start();
-    const head = open(test.engine, PATH, { body: { ...LONG, stream: true } });
+    const head = open(test.engine, CHAT_PATH, { body: { ...LONG, stream: true } });
     await whenInside(test, 1);
     test.time.advance(200);
     const cut = expect(head.then(readText)).rejects.toMatchObject({ code: 'ECONNRESET' });

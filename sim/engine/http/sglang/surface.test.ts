@@ -1,22 +1,22 @@
 // What a client of a simulated SGLang sees: answers, refusals, its figures, and the ends of its life.
 
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import type { EngineServerOptions } from '../options.ts';
 import {
+  type Answer,
+  answered,
   call,
+  CHAT_PATH,
   dataOf,
   open,
+  openEngines,
   readText,
   RECORDED_PROFILE,
   settled,
-  startTestEngine,
-  type Answer,
-  whenInside,
   type TestEngine,
+  whenInside,
 } from '../test-harness.ts';
 
-const PATH = '/v1/chat/completions';
 const CHAT = {
   model: 'whatever',
   messages: [{ role: 'user', content: 'Tell me of the sea. '.repeat(100) }],
@@ -25,22 +25,7 @@ const CHAT = {
 const STREAM = { ...CHAT, stream: true };
 const LONG = { ...CHAT, max_tokens: 4_000 };
 
-let running: TestEngine[] = [];
-
-afterEach(async () => {
-  await Promise.all(running.map(({ engine }) => engine.close()));
-  running = [];
-});
-
-async function start(options: Partial<EngineServerOptions> = {}): Promise<TestEngine> {
-  const test = await startTestEngine({ kind: 'sglang', ...options });
-  running.push(test);
-  return test;
-}
-
-async function answered(test: TestEngine, body: object): Promise<Answer> {
-  return settled(test, call(test.engine, PATH, { body }));
-}
+const start = openEngines({ kind: 'sglang' });
 
 async function loads({ engine }: TestEngine, query = ''): Promise<Record<string, number>[]> {
   const answer = await call(engine, `/v1/loads${query}`);
@@ -73,7 +58,7 @@ describe('answers', () => {
   it('withholds a stream’s header until its first chunk', async () => {
     const test = await start();
     let answer: number | undefined;
-    const head = open(test.engine, PATH, { body: STREAM }).then((response) => {
+    const head = open(test.engine, CHAT_PATH, { body: STREAM }).then((response) => {
       answer = response.statusCode;
       return response;
     });
@@ -105,15 +90,13 @@ describe('answers', () => {
   it('speaks its own protocol', async () => {
     const test = await start();
     const body = { text: 'Once upon a time', sampling_params: { max_new_tokens: 3 } };
-    const whole = await settled(test, call(test.engine, '/generate', { body }));
+    const whole = await answered(test, body, '/generate');
     expect(JSON.parse(whole.text).meta_info).toMatchObject({
       finish_reason: { type: 'length', length: 3 },
       completion_tokens: 3,
     });
     const stream = { ...body, stream: true };
-    const events = dataOf(
-      (await settled(test, call(test.engine, '/generate', { body: stream }))).text,
-    );
+    const events = dataOf((await answered(test, stream, '/generate')).text);
     const last = JSON.parse(events.at(-2) ?? '');
     expect(last.text).toBe(JSON.parse(whole.text).text);
     const bad = await call(test.engine, '/generate', { body: {} });
@@ -144,13 +127,13 @@ describe('refusals', () => {
     const test = await start(ONE_QUEUED);
     const inside: Promise<Answer>[] = [];
     for (let count = 1; count <= 2; count += 1) {
-      inside.push(call(test.engine, PATH, { body: LONG }));
+      inside.push(call(test.engine, CHAT_PATH, { body: LONG }));
       await whenInside(test, count);
       test.time.advance(100);
     }
-    const whole = await call(test.engine, PATH, { body: CHAT });
+    const whole = await call(test.engine, CHAT_PATH, { body: CHAT });
     expect([whole.status, JSON.parse(whole.text)]).toEqual([503, { ...FULL, type: '503' }]);
-    const stream = await call(test.engine, PATH, { body: STREAM });
+    const stream = await call(test.engine, CHAT_PATH, { body: STREAM });
     expect(stream.status).toBe(200);
     const [chunk, done] = dataOf(stream.text);
     expect(JSON.parse(chunk ?? '')).toEqual({ error: { ...FULL, type: 'SERVICE_UNAVAILABLE' } });
@@ -162,7 +145,9 @@ describe('refusals', () => {
     'refuses what is too long with a flat 400, streamed: %s',
     async (stream) => {
       const { engine } = await start();
-      const answer = await call(engine, PATH, { body: { ...CHAT, max_tokens: 100_000, stream } });
+      const answer = await call(engine, CHAT_PATH, {
+        body: { ...CHAT, max_tokens: 100_000, stream },
+      });
       expect(answer.status).toBe(400);
       const body = JSON.parse(answer.text);
       expect(body).toMatchObject({ object: 'error', type: 'BadRequestError', code: 400 });
@@ -178,7 +163,7 @@ describe('refusals', () => {
   it('flushes its cache only while nothing is inside', async () => {
     const test = await start({ cacheReport: true });
     await answered(test, CHAT);
-    const busy = call(test.engine, PATH, { body: LONG });
+    const busy = call(test.engine, CHAT_PATH, { body: LONG });
     await whenInside(test, 1);
     expect((await call(test.engine, '/flush_cache', { method: 'POST' })).status).toBe(400);
     await settled(test, busy, 1_000);
@@ -191,7 +176,7 @@ describe('refusals', () => {
 describe('figures', () => {
   it('tells exactly what waits to be computed, and who', async () => {
     const test = await start({ profile: { ...RECORDED_PROFILE, maxNumSeqs: 1 } });
-    const inside = [LONG, LONG].map((body) => call(test.engine, PATH, { body }));
+    const inside = [LONG, LONG].map((body) => call(test.engine, CHAT_PATH, { body }));
     await whenInside(test, 2);
     test.time.advance(1_000);
     const [row] = await loads(test);
@@ -230,7 +215,7 @@ describe('figures', () => {
 
   it('counts computed and found tokens by batch, everything of a request at its end', async () => {
     const test = await start({ metrics: true });
-    const answer = call(test.engine, PATH, { body: LONG });
+    const answer = call(test.engine, CHAT_PATH, { body: LONG });
     await whenInside(test, 1);
     test.time.advance(500);
     const computed = await figure(test, /realtime_tokens_total.*prefill_compute/);
@@ -270,11 +255,11 @@ describe('figures', () => {
   it('runs a request on the rank that it names', async () => {
     const test = await start({ dataParallelSize: 2 });
     const headers = { 'x-data-parallel-rank': '1' };
-    const answer = call(test.engine, PATH, { body: LONG, headers });
+    const answer = call(test.engine, CHAT_PATH, { body: LONG, headers });
     await whenInside(test, 1);
     expect(test.engine.state().ranks.map(({ openRequests }) => openRequests)).toEqual([0, 1]);
     const wrong = { 'x-data-parallel-rank': '7' };
-    expect((await call(test.engine, PATH, { body: CHAT, headers: wrong })).status).toBe(400);
+    expect((await call(test.engine, CHAT_PATH, { body: CHAT, headers: wrong })).status).toBe(400);
     await settled(test, answer, 1_000);
   });
 });
@@ -296,7 +281,7 @@ describe('health', () => {
       )
       .toBe(200);
     expect((await call(test.engine, '/health')).status).toBe(503);
-    const early = call(test.engine, PATH, { body: CHAT });
+    const early = call(test.engine, CHAT_PATH, { body: CHAT });
     await call(test.engine, '/ping');
     expect(test.engine.state().openRequests).toBe(0);
     expect((await settled(test, early)).status).toBe(200);
@@ -327,7 +312,7 @@ describe('health', () => {
 
   it('is satisfied with what came back for others', async () => {
     const test = await start({ profile: { ...RECORDED_PROFILE, maxNumSeqs: 1 } });
-    const busy = call(test.engine, PATH, { body: LONG });
+    const busy = call(test.engine, CHAT_PATH, { body: LONG });
     await whenInside(test, 1);
     test.time.advance(100);
     const health = call(test.engine, '/health');
@@ -343,7 +328,7 @@ describe('its ends', () => {
   it('goes on after SIGTERM, unhealthy, until nothing is inside', async () => {
     const test = await start();
     const response = await (async () => {
-      const head = open(test.engine, PATH, { body: { ...LONG, stream: true } });
+      const head = open(test.engine, CHAT_PATH, { body: { ...LONG, stream: true } });
       await whenInside(test, 1);
       test.time.advance(100);
       return head;
@@ -353,7 +338,7 @@ describe('its ends', () => {
     const end = test.engine.terminate().then(() => (gone = true));
     test.time.advance(5_000);
     expect((await call(test.engine, '/health')).status).toBe(503);
-    const late = await settled(test, call(test.engine, PATH, { body: CHAT }));
+    const late = await answered(test, CHAT);
     expect(late.status).toBe(200);
     expect(gone).toBe(false);
     expect(dataOf(await settled(test, stream, 1_000)).at(-1)).toBe('[DONE]');
@@ -363,7 +348,7 @@ describe('its ends', () => {
 
   it('takes everything with it when a scheduler dies', async () => {
     const test = await start();
-    const head = open(test.engine, PATH, { body: { ...LONG, stream: true } });
+    const head = open(test.engine, CHAT_PATH, { body: { ...LONG, stream: true } });
     await whenInside(test, 1);
     test.time.advance(100);
     const cut = expect(head.then(readText)).rejects.toMatchObject({ code: 'ECONNRESET' });
@@ -376,9 +361,9 @@ describe('its ends', () => {
   it('ends with reason abort what somebody else aborts', async () => {
     const test = await start({ metrics: true });
     const body = { ...LONG, rid: 'mine' };
-    const whole = call(test.engine, PATH, { body });
+    const whole = call(test.engine, CHAT_PATH, { body });
     await whenInside(test, 1);
-    const head = open(test.engine, PATH, { body: { ...body, stream: true } });
+    const head = open(test.engine, CHAT_PATH, { body: { ...body, stream: true } });
     await whenInside(test, 2);
     test.time.advance(200);
     const stream = head.then(readText);
@@ -394,7 +379,7 @@ describe('its ends', () => {
   it('gives back what a client that left had, and counts it', async () => {
     const test = await start({ metrics: true });
     const left = new AbortController();
-    const gone = call(test.engine, PATH, { body: LONG, signal: left.signal });
+    const gone = call(test.engine, CHAT_PATH, { body: LONG, signal: left.signal });
     await whenInside(test, 1);
     left.abort();
     await expect(gone).rejects.toThrow();

@@ -1,19 +1,19 @@
 // What a client of a simulated TGI sees: answers, refusals, and the ends of its life.
 
 import { once } from 'node:events';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import type { EngineServerOptions } from '../options.ts';
 import {
+  answered,
   call,
+  CHAT_PATH,
   dataOf,
   open,
+  openEngines,
   readText,
   RECORDED_PROFILE,
   settled,
-  startTestEngine,
   whenInside,
-  type TestEngine,
 } from '../test-harness.ts';
 
 const CHAT = {
@@ -24,23 +24,12 @@ const CHAT = {
 const STREAM = { ...CHAT, stream: true };
 const LONG = { ...CHAT, max_tokens: 4_000 };
 
-let running: TestEngine[] = [];
-
-afterEach(async () => {
-  await Promise.all(running.map(({ engine }) => engine.close()));
-  running = [];
-});
-
-async function start(options: Partial<EngineServerOptions> = {}): Promise<TestEngine> {
-  const test = await startTestEngine({ kind: 'tgi', ...options });
-  running.push(test);
-  return test;
-}
+const start = openEngines({ kind: 'tgi' });
 
 describe('answers', () => {
   it('has an empty id, the model of the server, and no cached tokens in the usage', async () => {
     const test = await start();
-    const answer = await settled(test, call(test.engine, '/v1/chat/completions', { body: CHAT }));
+    const answer = await answered(test, CHAT);
     expect(answer.status).toBe(200);
     const body = JSON.parse(answer.text);
     expect(body).toMatchObject({ object: 'chat.completion', id: '', model: 'tiny-llama' });
@@ -51,7 +40,7 @@ describe('answers', () => {
 
   it('tells in headers where the time of a whole answer went', async () => {
     const test = await start();
-    const answer = await settled(test, call(test.engine, '/v1/chat/completions', { body: CHAT }));
+    const answer = await answered(test, CHAT);
     const headers = answer.headers;
     const ms = (name: string): number => Number(headers[name]);
     expect(ms('x-generated-tokens')).toBe(20);
@@ -65,7 +54,7 @@ describe('answers', () => {
   it('gives a stream whose every chunk has the role, usage when asked for, and [DONE]', async () => {
     const test = await start();
     const body = { ...STREAM, stream_options: { include_usage: true } };
-    const answer = await settled(test, call(test.engine, '/v1/chat/completions', { body }));
+    const answer = await answered(test, body);
     expect(answer.headers['content-type']).toBe('text/event-stream');
     const events = dataOf(answer.text);
     expect(events.at(-1)).toBe('[DONE]');
@@ -81,7 +70,7 @@ describe('answers', () => {
   it('gives completions with an empty finish reason until the last, which has the usage', async () => {
     const test = await start();
     const body = { prompt: 'Once upon a time', max_tokens: 3, stream: true };
-    const answer = await settled(test, call(test.engine, '/v1/completions', { body }));
+    const answer = await answered(test, body, '/v1/completions');
     const chunks = dataOf(answer.text)
       .slice(0, -1)
       .map((each) => JSON.parse(each));
@@ -93,14 +82,14 @@ describe('answers', () => {
     const test = await start();
     const inputs = 'Once upon a time';
     const body = { inputs, parameters: { max_new_tokens: 3, details: true } };
-    const whole = await settled(test, call(test.engine, '/generate', { body }));
+    const whole = await answered(test, body, '/generate');
     expect(JSON.parse(whole.text).details).toMatchObject({
       finish_reason: 'length',
       generated_tokens: 3,
     });
-    const listed = await settled(test, call(test.engine, '/', { body }));
+    const listed = await answered(test, body, '/');
     expect(JSON.parse(listed.text)).toEqual([JSON.parse(whole.text)]);
-    const stream = await settled(test, call(test.engine, '/generate_stream', { body }));
+    const stream = await answered(test, body, '/generate_stream');
     const events = dataOf(stream.text).map((each) => JSON.parse(each));
     expect(events.map(({ index }) => index)).toEqual([1, 2, 3]);
     expect(events.at(-1).generated_text).toBe(JSON.parse(whole.text).generated_text);
@@ -109,7 +98,7 @@ describe('answers', () => {
   it('sends a comment whenever it had nothing to send for 15 seconds', async () => {
     const test = await start();
     test.engine.freeze();
-    const response = await open(test.engine, '/v1/chat/completions', { body: STREAM });
+    const response = await open(test.engine, CHAT_PATH, { body: STREAM });
     await whenInside(test, 1);
     let said = '';
     response.setEncoding('utf8').on('data', (piece: string) => (said += piece));
@@ -148,13 +137,13 @@ describe('answers', () => {
 describe('refusals', () => {
   it('is overloaded at its limit of concurrent requests: 429, and an event in a stream', async () => {
     const test = await start({ maxConcurrentRequests: 1 });
-    const first = call(test.engine, '/v1/chat/completions', { body: LONG });
+    const first = call(test.engine, CHAT_PATH, { body: LONG });
     await whenInside(test, 1);
-    const refused = await call(test.engine, '/v1/chat/completions', { body: CHAT });
+    const refused = await call(test.engine, CHAT_PATH, { body: CHAT });
     expect(refused.status).toBe(429);
     const said = { error: 'Model is overloaded', error_type: 'overloaded' };
     expect(JSON.parse(refused.text)).toEqual(said);
-    const stream = await call(test.engine, '/v1/chat/completions', { body: STREAM });
+    const stream = await call(test.engine, CHAT_PATH, { body: STREAM });
     expect(stream.status).toBe(200);
     expect(
       dataOf(stream.text).map((each) => (each === '[DONE]' ? each : JSON.parse(each))),
@@ -173,7 +162,7 @@ describe('refusals', () => {
     ],
   ])('refuses what does not fit with 422', async (body, words) => {
     const { engine } = await start();
-    const answer = await call(engine, '/v1/chat/completions', { body });
+    const answer = await call(engine, CHAT_PATH, { body });
     expect(answer.status).toBe(422);
     expect(JSON.parse(answer.text)).toMatchObject({ error_type: 'validation' });
     expect(JSON.parse(answer.text).error).toContain(`Input validation error: ${words}`);
@@ -181,7 +170,7 @@ describe('refusals', () => {
 
   it('answers a body of the wrong form with the words of its web framework', async () => {
     const { engine } = await start();
-    const path = '/v1/chat/completions';
+    const path = CHAT_PATH;
     const missing = await call(engine, path, { body: {} });
     expect([missing.status, missing.headers['content-type']]).toEqual([
       422,
@@ -199,7 +188,7 @@ describe('metrics', () => {
   it('says nothing before the first request, then what was counted', async () => {
     const test = await start();
     expect((await call(test.engine, '/metrics')).text).toBe('');
-    const answer = await settled(test, call(test.engine, '/v1/chat/completions', { body: CHAT }));
+    const answer = await answered(test, CHAT);
     const { usage } = JSON.parse(answer.text);
     const { text } = await call(test.engine, '/metrics');
     expect(text).toContain('tgi_request_count 1\n');
@@ -212,9 +201,7 @@ describe('metrics', () => {
 
   it('counts who waits and what the batch may come to while requests are inside', async () => {
     const test = await start({ profile: { ...RECORDED_PROFILE, maxNumSeqs: 1 } });
-    const answers = [LONG, LONG, LONG].map((body) =>
-      call(test.engine, '/v1/chat/completions', { body }),
-    );
+    const answers = [LONG, LONG, LONG].map((body) => call(test.engine, CHAT_PATH, { body }));
     await whenInside(test, 3);
     test.time.advance(1_000);
     const { text } = await call(test.engine, '/metrics');
@@ -237,7 +224,7 @@ describe('its ends', () => {
 
   it('finishes what is inside after SIGTERM, and takes nothing new', async () => {
     const test = await start();
-    const answer = call(test.engine, '/v1/chat/completions', { body: CHAT });
+    const answer = call(test.engine, CHAT_PATH, { body: CHAT });
     await whenInside(test, 1);
     const code = test.engine.whenGone();
     const gone = test.engine.terminate();
@@ -249,7 +236,7 @@ describe('its ends', () => {
 
   it('cuts after 90 seconds of SIGTERM what is not finished', async () => {
     const test = await start();
-    const response = await open(test.engine, '/v1/chat/completions', { body: STREAM });
+    const response = await open(test.engine, CHAT_PATH, { body: STREAM });
     await whenInside(test, 1);
     test.engine.freeze();
     const gone = test.engine.terminate();
@@ -263,10 +250,10 @@ describe('its ends', () => {
 
   it('answers 424 to the batch under which the device failed, and is healthy again after a token', async () => {
     const test = await start();
-    const whole = call(test.engine, '/v1/chat/completions', { body: LONG });
+    const whole = call(test.engine, CHAT_PATH, { body: LONG });
     await whenInside(test, 1);
     const body = { ...LONG, stream: true };
-    const response = await open(test.engine, '/v1/chat/completions', { body });
+    const response = await open(test.engine, CHAT_PATH, { body });
     test.time.advance(200);
     const stream = readText(response);
     await call(test.engine, '/sim/fail-batch', { method: 'POST' });
@@ -283,13 +270,13 @@ describe('its ends', () => {
   it('is healthy again after any answer: no token of its own is asked for then', async () => {
     const test = await start();
     await call(test.engine, '/sim/fail-batch', { method: 'POST' });
-    await settled(test, call(test.engine, '/v1/chat/completions', { body: CHAT }));
+    await answered(test, CHAT);
     expect((await call(test.engine, '/health')).status).toBe(200);
   });
 
   it('ends when a shard crashes: 424 for what was inside, then nothing', async () => {
     const test = await start();
-    const whole = call(test.engine, '/v1/chat/completions', { body: LONG });
+    const whole = call(test.engine, CHAT_PATH, { body: LONG });
     await whenInside(test, 1);
     const code = test.engine.whenGone();
     test.engine.killCore();
@@ -303,7 +290,7 @@ describe('its ends', () => {
   it('gives back what a client that left had', async () => {
     const test = await start({ maxConcurrentRequests: 1 });
     const left = new AbortController();
-    const gone = open(test.engine, '/v1/chat/completions', {
+    const gone = open(test.engine, CHAT_PATH, {
       body: { ...LONG, stream: true },
       signal: left.signal,
     });
@@ -312,7 +299,7 @@ describe('its ends', () => {
     left.abort();
     await expect(readText(response)).rejects.toThrow();
     await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBe(0);
-    const next = await settled(test, call(test.engine, '/v1/chat/completions', { body: CHAT }));
+    const next = await answered(test, CHAT);
     expect(next.status).toBe(200);
   });
 });

@@ -2,34 +2,31 @@
 
 import { readFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import { call, dataOf, open, readText, startTestEngine, type TestEngine } from '../test-harness.ts';
+import {
+  call,
+  CHAT_PATH,
+  dataOf,
+  open,
+  openEngines,
+  readText,
+  type TestEngine,
+} from '../test-harness.ts';
 import type { VllmOptions } from './options.ts';
 
-const CHAT = '/v1/chat/completions';
 const BODY = {
   messages: [{ role: 'user', content: 'Tell me of the sea. '.repeat(20) }],
   max_tokens: 4_000,
 };
 const STREAM = { ...BODY, stream: true, stream_options: { include_usage: true } };
 
-let running: TestEngine[] = [];
-
-afterEach(async () => {
-  await Promise.all(running.map(({ engine }) => engine.close()));
-  running = [];
-});
-
-async function start(vllm: VllmOptions = {}): Promise<TestEngine> {
-  const test = await startTestEngine({ vllm });
-  running.push(test);
-  return test;
-}
+const startEngine = openEngines();
+const start = (vllm: VllmOptions = {}): Promise<TestEngine> => startEngine({ vllm });
 
 /** A stream that has shown its first token, and its text so far. */
 async function streaming({ engine, time }: TestEngine) {
-  const response = await open(engine, CHAT, { body: STREAM });
+  const response = await open(engine, CHAT_PATH, { body: STREAM });
   time.advance(200);
   const seen = { text: '', ended: false };
   response.setEncoding('utf8').on('data', (part: string) => (seen.text += part));
@@ -131,8 +128,7 @@ describe('SIGTERM with the default time-out', () => {
   it('ends an idle process, and one that loads, at once', async () => {
     const idle = await start();
     await idle.engine.terminate();
-    const loading = await startTestEngine({ loadingMs: 5_000 });
-    running.push(loading);
+    const loading = await startEngine({ loadingMs: 5_000 });
     await loading.engine.terminate();
     await expect(call(loading.engine, '/health')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   });
@@ -143,7 +139,7 @@ describe('SIGTERM with a time-out', () => {
     const test = await start({ shutdownTimeoutMs: 600_000 });
     const { seen } = await streaming(test);
     const gone = test.engine.terminate();
-    const late = call(test.engine, CHAT, { body: BODY });
+    const late = call(test.engine, CHAT_PATH, { body: BODY });
     await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBe(2);
     test.time.advance(100);
     const { status, text } = await late;

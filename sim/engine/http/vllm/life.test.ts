@@ -2,10 +2,17 @@
 
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import type { EngineServerOptions } from '../options.ts';
-import { call, dataOf, open, readText, startTestEngine, type TestEngine } from '../test-harness.ts';
+import {
+  call,
+  CHAT_PATH,
+  dataOf,
+  open,
+  openEngines,
+  readText,
+  type TestEngine,
+} from '../test-harness.ts';
 
 const CHAT = {
   messages: [{ role: 'user', content: 'Tell me of the sea. '.repeat(100) }],
@@ -13,22 +20,11 @@ const CHAT = {
 };
 const STREAM = { ...CHAT, stream: true };
 
-let running: TestEngine[] = [];
-
-afterEach(async () => {
-  await Promise.all(running.map(({ engine }) => engine.close()));
-  running = [];
-});
-
-async function start(options: Partial<EngineServerOptions> = {}): Promise<TestEngine> {
-  const test = await startTestEngine(options);
-  running.push(test);
-  return test;
-}
+const start = openEngines();
 
 /** A stream that has shown its first token. */
 async function streaming({ engine, time }: TestEngine) {
-  const response = await open(engine, '/v1/chat/completions', { body: STREAM });
+  const response = await open(engine, CHAT_PATH, { body: STREAM });
   time.advance(200);
   const text = readText(response);
   return { response, text };
@@ -105,10 +101,10 @@ describe('death of the core', () => {
 
   it('is 500 for who waits for a whole answer and for who comes later', async () => {
     const { engine } = await start();
-    const waiting = call(engine, '/v1/chat/completions', { body: CHAT });
+    const waiting = call(engine, CHAT_PATH, { body: CHAT });
     await expect.poll(() => engine.state().openRequests, { interval: 1 }).toBe(1);
     engine.killCore();
-    const later = await call(engine, '/v1/chat/completions', { body: STREAM });
+    const later = await call(engine, CHAT_PATH, { body: STREAM });
     for (const answer of [await waiting, later]) {
       expect(answer.status).toBe(500);
       expect(JSON.parse(answer.text).error).toMatchObject({
@@ -132,7 +128,7 @@ describe('frozen core', () => {
   it('is not seen by HTTP: everything answers, gauges stand, no token comes', async () => {
     const test = await start();
     const { engine, time } = test;
-    const response = await open(engine, '/v1/chat/completions', { body: STREAM });
+    const response = await open(engine, CHAT_PATH, { body: STREAM });
     time.advance(200);
     let events = '';
     response.setEncoding('utf8').on('data', (part: string) => (events += part));
@@ -157,7 +153,7 @@ describe('a client that goes away', () => {
   ])('ends the work of %s and frees what it held', async (_, body) => {
     const { engine, time } = await start();
     const away = new AbortController();
-    const answer = call(engine, '/v1/chat/completions', { body, signal: away.signal });
+    const answer = call(engine, CHAT_PATH, { body, signal: away.signal });
     const failed = expect(answer).rejects.toThrow();
     await expect.poll(() => engine.state().openRequests, { interval: 1 }).toBe(1);
     time.advance(200);
@@ -178,8 +174,8 @@ describe('request ids', () => {
     const headers = { 'x-request-id': 'same' };
     const body = { ...STREAM, max_tokens: 3 };
     const both = [
-      await open(engine, '/v1/chat/completions', { body, headers }),
-      await open(engine, '/v1/chat/completions', { body, headers }),
+      await open(engine, CHAT_PATH, { body, headers }),
+      await open(engine, CHAT_PATH, { body, headers }),
     ];
     time.advance(10_000);
     for (const response of both) {
@@ -194,7 +190,7 @@ describe('a slow engine', () => {
   it('takes as many times as long', async () => {
     const { engine, time } = await start();
     await call(engine, '/sim/slow', { body: { factor: 100 } });
-    const response = await open(engine, '/v1/chat/completions', { body: STREAM });
+    const response = await open(engine, CHAT_PATH, { body: STREAM });
     time.advance(1_000);
     expect(engine.state().waitingPrefillTokens).toBeGreaterThan(0);
     response.destroy();
@@ -215,7 +211,7 @@ describe('options', () => {
   it('leave cached tokens out of usage', async () => {
     const { engine, time } = await start({ promptTokensDetails: false });
     const body = { ...STREAM, max_tokens: 2, stream_options: { include_usage: true } };
-    const response = await open(engine, '/v1/chat/completions', { body });
+    const response = await open(engine, CHAT_PATH, { body });
     time.advance(10_000);
     const usage = JSON.parse(dataOf(await readText(response)).at(-2) ?? '').usage;
     expect(Object.keys(usage)).toEqual(['prompt_tokens', 'total_tokens', 'completion_tokens']);
@@ -226,11 +222,11 @@ describe('received requests', () => {
   it('are kept as they came, headers and body, up to the limit', async () => {
     const { engine } = await start({ receivedMax: 2 });
     const body = '{"model": "nope",  "messages": [] }';
-    await call(engine, '/v1/chat/completions', { body, headers: { 'X-Odd-Case': 'Yes' } });
+    await call(engine, CHAT_PATH, { body, headers: { 'X-Odd-Case': 'Yes' } });
     const [kept] = JSON.parse((await call(engine, '/sim/received')).text).requests;
     expect(kept).toMatchObject({
       method: 'POST',
-      path: '/v1/chat/completions',
+      path: CHAT_PATH,
       body,
       bodyBytes: 35,
     });

@@ -3,22 +3,22 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import {
+  answered,
   call,
+  CHAT_PATH,
   dataOf,
-  open,
-  readText,
   recorded,
+  settled,
   shapeOf,
   startTestEngine,
-  type Answer,
   type TestEngine,
+  type Answer,
 } from '../test-harness.ts';
 
 /** An answer's body, looked into freely. */
 type Json = ReturnType<typeof JSON.parse>;
 
 const MESSAGES = [{ role: 'user', content: 'Say something about the sea, and of the sky.' }];
-const CHAT = '/v1/chat/completions';
 
 let test: TestEngine;
 
@@ -29,20 +29,11 @@ beforeAll(async () => {
 afterAll(() => test.engine.close());
 
 async function stream(path: string, body: object): Promise<string> {
-  const response = await open(test.engine, path, { body: { ...body, stream: true } });
-  test.time.advance(60_000);
-  return readText(response);
-}
-
-async function whole(path: string, body: object, headers = {}): Promise<Answer> {
-  const answer = call(test.engine, path, { body, headers });
-  await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBeGreaterThan(0);
-  test.time.advance(60_000);
-  return answer;
+  return (await answered(test, { ...body, stream: true }, path)).text;
 }
 
 async function json(path: string, body: object): Promise<Json> {
-  return JSON.parse((await whole(path, body)).text);
+  return JSON.parse((await answered(test, body, path)).text);
 }
 
 /** Name and data of each event. */
@@ -125,7 +116,7 @@ describe('responses', () => {
   const body = { input: 'Say something about the sea.', max_output_tokens: 4 };
 
   it('are answered member by member as recorded, floats included', async () => {
-    const { text } = await whole('/v1/responses', body);
+    const { text } = await answered(test, body, '/v1/responses');
     const expected = recorded('responses.http').body;
     expect(shapeOf(JSON.parse(text))).toEqual(shapeOf(JSON.parse(expected)));
     for (const float of ['"temperature":1.0', '"top_p":1.0', '"presence_penalty":0.0']) {
@@ -169,11 +160,19 @@ describe('extras', () => {
 
   it('report the load in a header of whole answers, in both forms', async () => {
     const body = { messages: MESSAGES, max_tokens: 1 };
-    const text = await whole(CHAT, body, { 'endpoint-load-metrics-format': 'TEXT' });
+    const loadsSaid = (format: string): Promise<Answer> =>
+      settled(
+        test,
+        call(test.engine, CHAT_PATH, {
+          body,
+          headers: { 'endpoint-load-metrics-format': format },
+        }),
+      );
+    const text = await loadsSaid('TEXT');
     expect(text.headers['endpoint-load-metrics']).toBe(
       'TEXT named_metrics.num_requests_waiting=0.0, named_metrics.kv_cache_usage_perc=0.0',
     );
-    const object = await whole(CHAT, body, { 'endpoint-load-metrics-format': 'json' });
+    const object = await loadsSaid('json');
     expect(object.headers['endpoint-load-metrics']).toBe(
       'JSON {"named_metrics": {"num_requests_waiting": 0.0, "kv_cache_usage_perc": 0.0}}',
     );
@@ -183,26 +182,30 @@ describe('extras', () => {
     const before = test;
     test = await startTestEngine({ vllm: { perRequestMetrics: true } });
     const body = { messages: MESSAGES, max_tokens: 3 };
-    const { metrics } = await json(CHAT, body);
+    const { metrics } = await json(CHAT_PATH, body);
     expect(metrics).toMatchObject({ queue_time_ms: 0, speculative_decoding: null });
     for (const name of ['time_to_first_token_ms', 'mean_itl_ms', 'tokens_per_second']) {
       expect(metrics[name]).toBeGreaterThan(0);
     }
     const usage = { stream_options: { include_usage: true } };
-    const last = JSON.parse(dataOf(await stream(CHAT, { ...body, ...usage })).at(-2)!);
+    const last = JSON.parse(dataOf(await stream(CHAT_PATH, { ...body, ...usage })).at(-2)!);
     expect(Object.keys(last.metrics)).toEqual(Object.keys(metrics));
     await test.engine.close();
     test = before;
   });
 
   it('render a conversation as the tokens that /tokenize counts', async () => {
-    const rendered = await call(test.engine, `${CHAT}/render`, { body: { messages: MESSAGES } });
+    const rendered = await call(test.engine, `${CHAT_PATH}/render`, {
+      body: { messages: MESSAGES },
+    });
     const { token_ids, stream: streamed } = JSON.parse(rendered.text);
     const counted = await call(test.engine, '/tokenize', { body: { messages: MESSAGES } });
     expect(token_ids).toEqual(JSON.parse(counted.text).tokens);
     expect(streamed).toBe(false);
     const other = await startTestEngine();
-    const refused = await call(other.engine, `${CHAT}/render`, { body: { messages: MESSAGES } });
+    const refused = await call(other.engine, `${CHAT_PATH}/render`, {
+      body: { messages: MESSAGES },
+    });
     const expected = recorded('render.http');
     expect([refused.status, refused.text]).toEqual([expected.status, expected.body]);
     await other.engine.close();
@@ -211,18 +214,18 @@ describe('extras', () => {
 
 /** As vLLM 0.32.0's own request models answer, run without an engine. */
 const WORDS: readonly (readonly [string, object, string])[] = [
-  [CHAT, { stream_options: {} }, 'Stream options can only be defined when `stream=True`.'],
-  [CHAT, { tools: [] }, '`tools` must not be an empty array.'],
-  [CHAT, { tool_choice: 'auto' }, 'When using `tool_choice`, `tools` must be set.'],
-  [CHAT, { top_logprobs: 2 }, 'when using `top_logprobs`, `logprobs` must be set to true.'],
-  [CHAT, { cache_salt: '' }, "Parameter 'cache_salt' must be a non-empty string if provided."],
+  [CHAT_PATH, { stream_options: {} }, 'Stream options can only be defined when `stream=True`.'],
+  [CHAT_PATH, { tools: [] }, '`tools` must not be an empty array.'],
+  [CHAT_PATH, { tool_choice: 'auto' }, 'When using `tool_choice`, `tools` must be set.'],
+  [CHAT_PATH, { top_logprobs: 2 }, 'when using `top_logprobs`, `logprobs` must be set to true.'],
+  [CHAT_PATH, { cache_salt: '' }, "Parameter 'cache_salt' must be a non-empty string if provided."],
   [
-    CHAT,
+    CHAT_PATH,
     { max_tokens: 'x' },
     "1 validation error:\n  {'type': 'int_parsing', 'loc': 'body.max_tokens', 'msg': 'Input should be a valid integer, unable to parse string as an integer', 'input': 'x'}",
   ],
   [
-    CHAT,
+    CHAT_PATH,
     { stream: 'maybe' },
     "1 validation error:\n  {'type': 'bool_parsing', 'loc': 'body.stream', 'msg': 'Input should be a valid boolean, unable to interpret input', 'input': 'maybe'}",
   ],
@@ -257,18 +260,18 @@ describe('refusals', () => {
 
   it('are none of texts that say a number or a truth', async () => {
     const body = { messages: MESSAGES, max_tokens: '3', temperature: '0.5', stream: 'false' };
-    expect((await json(CHAT, body)).usage.completion_tokens).toBe(3);
+    expect((await json(CHAT_PATH, body)).usage.completion_tokens).toBe(3);
   });
 
   it('say which flags a tool needs', async () => {
     const other = await startTestEngine({ vllm: { tools: false } });
     const tools = [{ type: 'function', function: { name: 'f' } }];
     const body = { messages: MESSAGES, tools };
-    const auto = await call(other.engine, CHAT, { body });
+    const auto = await call(other.engine, CHAT_PATH, { body });
     expect(JSON.parse(auto.text).error.message).toBe(
       '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
     );
-    const none = call(other.engine, CHAT, { body: { ...body, tool_choice: 'none' } });
+    const none = call(other.engine, CHAT_PATH, { body: { ...body, tool_choice: 'none' } });
     await expect.poll(() => other.engine.state().openRequests, { interval: 1 }).toBe(1);
     other.time.advance(60_000);
     expect((await none).status).toBe(200);

@@ -3,17 +3,19 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import {
+  type Answer,
+  answered,
   call,
+  type Call,
+  CHAT_PATH,
   dataOf,
   open,
-  readText,
   recorded,
   RECORDED_PROFILE,
+  settled,
   shapeOf,
   startTestEngine,
   streamShape,
-  type Answer,
-  type Call,
   type TestEngine,
 } from '../test-harness.ts';
 
@@ -28,49 +30,29 @@ beforeAll(async () => {
 
 afterAll(() => test.engine.close());
 
-/** A streamed answer; time moves on once its head is there. */
-async function stream(path: string, body: object): Promise<Answer> {
-  const response = await open(test.engine, path, { body: { ...body, stream: true } });
-  test.time.advance(60_000);
-  const text = await readText(response);
-  return { status: response.statusCode ?? 0, headers: response.headers, text };
-}
-
-/** An answer in one piece; time moves on once the request is with the engine. */
-async function whole(path: string, body: object, options: Call = {}): Promise<Answer> {
-  const answer = call(test.engine, path, { ...options, body });
-  await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBeGreaterThan(0);
-  test.time.advance(60_000);
-  return answer;
-}
-
 describe('answers', () => {
   it('have the members of a recorded chat answer, in order', async () => {
-    const answer = await whole('/v1/chat/completions', CHAT);
+    const answer = await answered(test, CHAT);
     const expected = recorded('chat-first-turn.http');
     expect(answer.status).toBe(expected.status);
     expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected.body)));
   });
 
   it('have the members of a recorded completion, in order', async () => {
-    const answer = await whole('/v1/completions', { prompt: 'The sea', max_tokens: 4 });
+    const answer = await answered(test, { prompt: 'The sea', max_tokens: 4 }, '/v1/completions');
     const expected = recorded('completion.http').body;
     expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected)));
   });
 
   it('ignore members that they do not know', async () => {
-    const answer = await whole('/v1/chat/completions', {
-      ...CHAT,
-      max_tokens: 1,
-      no_such_member: 1,
-    });
+    const answer = await answered(test, { ...CHAT, max_tokens: 1, no_such_member: 1 });
     const expected = recorded('error-unknown-field.http');
     expect(answer.status).toBe(expected.status);
     expect(shapeOf(JSON.parse(answer.text))).toEqual(shapeOf(JSON.parse(expected.body)));
   });
 
   it('report the prefix of an earlier turn as cached, and nothing under another salt', async () => {
-    const first = JSON.parse((await whole('/v1/chat/completions', CHAT)).text);
+    const first = JSON.parse((await answered(test, CHAT)).text);
     const answer = first.choices[0].message.content as string;
     const next = [
       ...MESSAGES,
@@ -78,18 +60,16 @@ describe('answers', () => {
       { role: 'user', content: 'And?' },
     ];
     const body = { ...CHAT, messages: next };
-    const second = JSON.parse((await whole('/v1/chat/completions', body)).text).usage;
+    const second = JSON.parse((await answered(test, body)).text).usage;
     const before = first.usage.prompt_tokens as number;
     expect(second.prompt_tokens_details.cached_tokens).toBe(Math.floor((before + 3) / 32) * 32);
-    const salted = JSON.parse(
-      (await whole('/v1/chat/completions', { ...body, cache_salt: 's' })).text,
-    );
+    const salted = JSON.parse((await answered(test, { ...body, cache_salt: 's' })).text);
     expect(salted.usage.prompt_tokens_details.cached_tokens).toBe(0);
   });
 
   it('answer every prompt of a list, n times, and count each prompt once', async () => {
     const body = { prompt: ['one two three', 'four five six'], n: 2, max_tokens: 3 };
-    const { choices, usage } = JSON.parse((await whole('/v1/completions', body)).text);
+    const { choices, usage } = JSON.parse((await answered(test, body, '/v1/completions')).text);
     expect(choices.map((choice: { index: number }) => choice.index)).toEqual([0, 1, 2, 3]);
     expect(choices[0].text).not.toBe(choices[1].text);
     expect(usage).toMatchObject({ prompt_tokens: 10, completion_tokens: 12, total_tokens: 22 });
@@ -97,16 +77,13 @@ describe('answers', () => {
 
   it('take token ids for a prompt', async () => {
     const body = { prompt: [1, 2, 3, 4, 5], max_tokens: 2 };
-    const { usage } = JSON.parse((await whole('/v1/completions', body)).text);
+    const { usage } = JSON.parse((await answered(test, body, '/v1/completions')).text);
     expect(usage.prompt_tokens).toBe(5);
   });
 
   it('end by themselves where no limit is given, the same way every time', async () => {
     const body = { messages: [{ role: 'user', content: 'How long?' }] };
-    const [first, second] = [
-      await whole('/v1/chat/completions', body),
-      await whole('/v1/chat/completions', body),
-    ];
+    const [first, second] = [await answered(test, body), await answered(test, body)];
     const { choices, usage } = JSON.parse(first.text);
     expect(choices[0].finish_reason).toBe('stop');
     expect(JSON.parse(second.text).choices).toEqual(choices);
@@ -114,24 +91,21 @@ describe('answers', () => {
   });
 
   it('carry the request id that they were given', async () => {
-    const answer = await whole('/v1/chat/completions', CHAT, {
-      headers: { 'X-Request-Id': 'abc.1' },
-    });
+    const answer = await settled(
+      test,
+      call(test.engine, CHAT_PATH, { body: CHAT, headers: { 'X-Request-Id': 'abc.1' } }),
+    );
     expect(JSON.parse(answer.text).id).toBe('chatcmpl-abc.1');
   });
 });
 
 describe('streams', () => {
   it.each([
-    ['chat-stream.http', '/v1/chat/completions', CHAT],
-    [
-      'chat-stream-usage.http',
-      '/v1/chat/completions',
-      { ...CHAT, stream_options: { include_usage: true } },
-    ],
+    ['chat-stream.http', CHAT_PATH, CHAT],
+    ['chat-stream-usage.http', CHAT_PATH, { ...CHAT, stream_options: { include_usage: true } }],
     [
       'chat-stream-continuous-usage.http',
-      '/v1/chat/completions',
+      CHAT_PATH,
       { ...CHAT, stream_options: { include_usage: true, continuous_usage_stats: true } },
     ],
     [
@@ -140,13 +114,13 @@ describe('streams', () => {
       { prompt: 'x', max_tokens: 3, stream_options: { include_usage: true } },
     ],
   ])('have the events of %s', async (name, path, body) => {
-    const answer = await stream(path, body);
+    const answer = await answered(test, { ...body, stream: true }, path);
     expect(streamShape(answer.text)).toEqual(streamShape(recorded(name).body));
     expect(answer.text.endsWith('data: [DONE]\n\n')).toBe(true);
   });
 
   it('send their head before anything is computed, and the role with the first token', async () => {
-    const response = await open(test.engine, '/v1/chat/completions', {
+    const response = await open(test.engine, CHAT_PATH, {
       body: { ...CHAT, stream: true },
     });
     expect(response.statusCode).toBe(200);
@@ -164,18 +138,18 @@ describe('streams', () => {
   });
 
   it('say the same as an answer in one piece', async () => {
-    const streamed = dataOf((await stream('/v1/chat/completions', CHAT)).text)
+    const streamed = dataOf((await answered(test, { ...CHAT, stream: true })).text)
       .filter((data) => data !== '[DONE]')
       .map((data) => JSON.parse(data).choices[0].delta.content as string)
       .join('');
-    const answer = JSON.parse((await whole('/v1/chat/completions', CHAT)).text);
+    const answer = JSON.parse((await answered(test, CHAT)).text);
     expect(streamed).toBe(answer.choices[0].message.content);
   });
 });
 
 describe('errors', () => {
   const chat = (body: unknown, options: Call = {}): Promise<Answer> =>
-    call(test.engine, '/v1/chat/completions', { ...options, body });
+    call(test.engine, CHAT_PATH, { ...options, body });
 
   it.each<[string, () => Promise<Answer>]>([
     ['error-bad-temperature.http', () => chat({ ...CHAT, temperature: -1 })],
@@ -186,7 +160,7 @@ describe('errors', () => {
     ],
     ['error-empty-messages.http', () => chat({ model: 'tiny-llama', messages: [] })],
     ['error-max-tokens-too-large.http', () => chat({ ...CHAT, max_tokens: 99_999_999 })],
-    ['error-method.http', () => call(test.engine, '/v1/chat/completions')],
+    ['error-method.http', () => call(test.engine, CHAT_PATH)],
     ['error-missing-messages.http', () => chat({ model: 'tiny-llama' })],
     ['error-not-found.http', () => call(test.engine, '/v1/nothing')],
     ['error-unknown-model.http', () => chat({ ...CHAT, model: 'nope' })],
@@ -210,16 +184,16 @@ describe('errors', () => {
   it('cut an answer that would not fit to what the context leaves', async () => {
     const prompt = Array.from({ length: 16_382 }, (_, at) => at);
     const body = { prompt, max_tokens: 100 };
-    const { usage, choices } = JSON.parse((await whole('/v1/completions', body)).text);
+    const { usage, choices } = JSON.parse((await answered(test, body, '/v1/completions')).text);
     expect([usage.completion_tokens, choices[0].finish_reason]).toEqual([2, 'length']);
   });
 
   it('refuse a full queue without a time to come back', async () => {
     const full = await startTestEngine({ profile: { ...RECORDED_PROFILE, maxQueuedRequests: 1 } });
-    const waiting = await open(full.engine, '/v1/chat/completions', {
+    const waiting = await open(full.engine, CHAT_PATH, {
       body: { ...CHAT, stream: true },
     });
-    const answer = await call(full.engine, '/v1/chat/completions', { body: CHAT });
+    const answer = await call(full.engine, CHAT_PATH, { body: CHAT });
     const expected = recorded('error-queue-full.http');
     expect([answer.status, answer.text]).toEqual([expected.status, expected.body]);
     expect(answer.headers['retry-after']).toBeUndefined();
@@ -253,7 +227,7 @@ describe('other endpoints', () => {
     const chat = JSON.parse(
       (await call(test.engine, '/tokenize', { body: { messages: MESSAGES } })).text,
     );
-    const usage = JSON.parse((await whole('/v1/chat/completions', CHAT)).text).usage;
+    const usage = JSON.parse((await answered(test, CHAT)).text).usage;
     expect(chat.count).toBe(usage.prompt_tokens);
   });
 

@@ -1,17 +1,17 @@
 // Data-parallel ranks, adapters, and what development mode adds.
 
 import { readFileSync } from 'node:fs';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
-import type { EngineServerOptions } from '../options.ts';
 import {
   call,
   dataOf,
   open,
+  openEngines,
   readText,
   RECORDED_PROFILE,
+  settled,
   shapeOf,
-  startTestEngine,
   type TestEngine,
 } from '../test-harness.ts';
 
@@ -21,24 +21,11 @@ type Json = ReturnType<typeof JSON.parse>;
 const COMPLETIONS = '/v1/completions';
 const PROMPT = 'Tell me of the sea and of the sky. '.repeat(40);
 
-let running: TestEngine[] = [];
-
-afterEach(async () => {
-  await Promise.all(running.map(({ engine }) => engine.close()));
-  running = [];
-});
-
-async function start(options: Partial<EngineServerOptions>): Promise<TestEngine> {
-  const test = await startTestEngine(options);
-  running.push(test);
-  return test;
-}
+const start = openEngines();
 
 async function whole(test: TestEngine, body: object, headers = {}): Promise<Json> {
-  const answer = call(test.engine, COMPLETIONS, { body, headers });
-  await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBeGreaterThan(0);
-  test.time.advance(60_000);
-  return JSON.parse((await answer).text);
+  const answer = await settled(test, call(test.engine, COMPLETIONS, { body, headers }));
+  return JSON.parse(answer.text);
 }
 
 const cachedOf = (answer: Json): number => answer.usage.prompt_tokens_details.cached_tokens;

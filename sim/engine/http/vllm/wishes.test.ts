@@ -2,21 +2,12 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import {
-  call,
-  dataOf,
-  open,
-  readText,
-  startTestEngine,
-  type Answer,
-  type TestEngine,
-} from '../test-harness.ts';
+import { answered, CHAT_PATH, dataOf, startTestEngine, type TestEngine } from '../test-harness.ts';
 
 /** An answer's body, looked into freely. */
 type Json = ReturnType<typeof JSON.parse>;
 
 const MESSAGES = [{ role: 'user', content: 'Say something about the sea, and of the sky.' }];
-const CHAT = '/v1/chat/completions';
 
 let test: TestEngine;
 
@@ -27,20 +18,11 @@ beforeAll(async () => {
 afterAll(() => test.engine.close());
 
 async function stream(path: string, body: object): Promise<string> {
-  const response = await open(test.engine, path, { body: { ...body, stream: true } });
-  test.time.advance(60_000);
-  return readText(response);
-}
-
-async function whole(path: string, body: object, headers = {}): Promise<Answer> {
-  const answer = call(test.engine, path, { body, headers });
-  await expect.poll(() => test.engine.state().openRequests, { interval: 1 }).toBeGreaterThan(0);
-  test.time.advance(60_000);
-  return answer;
+  return (await answered(test, { ...body, stream: true }, path)).text;
 }
 
 async function json(path: string, body: object): Promise<Json> {
-  return JSON.parse((await whole(path, body)).text);
+  return JSON.parse((await answered(test, body, path)).text);
 }
 
 describe('tools and formats', () => {
@@ -62,14 +44,14 @@ describe('tools and formats', () => {
     ['a named one', { type: 'function', function: { name: 'weather' } }, 'stop'],
     ['one that is required', 'required', 'tool_calls'],
   ])('call %s with arguments of its schema, streamed or not', async (_, tool_choice, finish) => {
-    const { choices } = await json(CHAT, { ...body, tool_choice });
+    const { choices } = await json(CHAT_PATH, { ...body, tool_choice });
     const [{ message, finish_reason }] = choices;
     expect(message.content).toBe('');
     expect(message.tool_calls[0].function.name).toBe('weather');
     const given = JSON.parse(message.tool_calls[0].function.arguments);
     expect(given).toEqual({ city: 'Bergen', days: 2 });
     expect(finish_reason).toBe(finish);
-    const events = dataOf(await stream(CHAT, { ...body, tool_choice }))
+    const events = dataOf(await stream(CHAT_PATH, { ...body, tool_choice }))
       .filter((data) => data !== '[DONE]')
       .map((data) => JSON.parse(data).choices[0]);
     const parts = events.flatMap(({ delta }) => delta.tool_calls ?? []);
@@ -79,7 +61,7 @@ describe('tools and formats', () => {
   });
 
   it('talk where the choice is theirs', async () => {
-    const { choices } = await json(CHAT, { ...body, max_tokens: 3 });
+    const { choices } = await json(CHAT_PATH, { ...body, max_tokens: 3 });
     expect(choices[0].message.tool_calls).toBeUndefined();
     expect(choices[0].message.content).not.toBe('');
   });
@@ -94,19 +76,19 @@ describe('tools and formats', () => {
     const schema = { type: 'object', properties };
     const response_format = { type: 'json_schema', json_schema: { name: 'x', schema } };
     const long = [{ role: 'user', content: 'Tell me of the sea. '.repeat(40) }];
-    const first = await json(CHAT, { messages: long, response_format });
+    const first = await json(CHAT_PATH, { messages: long, response_format });
     const { content } = first.choices[0].message;
     const told = Object.fromEntries(flags.map((name) => [name, true]));
     expect(JSON.parse(content)).toEqual({ ...told, names: ['sea'] });
     const next = [...long, { role: 'assistant', content }, { role: 'user', content: 'And?' }];
-    const { usage } = await json(CHAT, { messages: next, max_tokens: 1 });
+    const { usage } = await json(CHAT_PATH, { messages: next, max_tokens: 1 });
     const before = first.usage.prompt_tokens + first.usage.completion_tokens;
     expect(usage.prompt_tokens_details.cached_tokens).toBe(Math.floor((before - 1) / 32) * 32);
   });
 
   it('are cut by a limit like any answer', async () => {
     const cut = { ...body, tool_choice: 'required', max_tokens: 2 };
-    const { choices, usage } = await json(CHAT, cut);
+    const { choices, usage } = await json(CHAT_PATH, cut);
     expect([choices[0].finish_reason, usage.completion_tokens]).toEqual(['length', 2]);
   });
 });
@@ -158,13 +140,13 @@ describe('sampling', () => {
     ]);
     expect(Object.keys(choice.logprobs.top_logprobs[0])).toHaveLength(2);
     const chat = { messages: MESSAGES, max_tokens: 2, logprobs: true, top_logprobs: 1 };
-    const { content } = (await json(CHAT, chat)).choices[0].logprobs;
+    const { content } = (await json(CHAT_PATH, chat)).choices[0].logprobs;
     expect(content).toHaveLength(2);
     expect(Object.keys(content[0])).toEqual(['token', 'logprob', 'bytes', 'top_logprobs']);
   });
 
   it('begins every answer of several with its role before any says a word', async () => {
-    const events = dataOf(await stream(CHAT, { messages: MESSAGES, n: 2, max_tokens: 2 }));
+    const events = dataOf(await stream(CHAT_PATH, { messages: MESSAGES, n: 2, max_tokens: 2 }));
     const deltas = events
       .filter((data) => data !== '[DONE]')
       .map((data) => JSON.parse(data).choices[0]);
