@@ -4,11 +4,13 @@
 // stream and then a polite `[DONE]`, or a last chunk with `finish_reason: "abort"`. So no event is passed
 // before it was searched for both. The search is for the quoted words, which cannot stand inside a JSON
 // string (its quotes are escaped); only an event that has one is parsed, to see whether it is what it seems.
+// What only opens a chat stream is held until something follows it (stream-opening.ts).
 // Comments and empty events are swallowed: a tier sends its own. An error is `{"error": {…}}` (vLLM, SGLang, llama.cpp),
 // `{"error": "…", "error_type": …}` (TGI) or the error itself (`{"object": "error", …}`).
 
 import type { Usage } from '../../shared/protocol/messages.ts';
 import { isObject } from './canonical.ts';
+import { StreamOpening } from './stream-opening.ts';
 import { usageOf } from './usage.ts';
 
 export type StreamFault =
@@ -49,6 +51,7 @@ export class EventScan {
   usage: Usage | null = null;
   private tail: Buffer | null = null;
   private ended = false;
+  private readonly opening = new StreamOpening();
   /** The last event that named usage beside choices, parsed only when no usage chunk comes. */
   private lastUsage: Buffer | null = null;
   private readonly dropUsage: boolean;
@@ -73,6 +76,8 @@ export class EventScan {
       const event = bytes.subarray(start, end);
       start = end;
       const verdict = this.judge(event);
+      if (verdict === 'data' && this.opening.holds(event, parseEvent)) continue;
+      if (verdict === 'data' || verdict === 'done') dataEvents += this.release(forward);
       if (verdict === 'data') dataEvents += 1;
       if (verdict === 'data' || verdict === 'done') append(forward, event);
       if (typeof verdict === 'object') return this.fail(forward, dataEvents, verdict);
@@ -98,6 +103,13 @@ export class EventScan {
     }
     this.readLastUsage();
     return null;
+  }
+
+  /** The number of events that were held until now. */
+  private release(forward: Buffer[]): number {
+    const held = this.opening.release();
+    for (const event of held) append(forward, event);
+    return held.length;
   }
 
   private readLastUsage(): void {

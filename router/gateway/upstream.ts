@@ -1,5 +1,5 @@
 // One attempt at one engine, from the connection to the end of its answer. It says when the answer commits
-// (first data event of a stream, whole body otherwise), hands on what may be passed, and ends exactly once.
+// (first event of a stream that brings something, whole body otherwise), hands on what may be passed, ends exactly once.
 //
 //   connecting ─▶ waiting ─▶ streaming ─▶ over        streams: scanned event by event
 //                        └─▶ holding ───▶ over        other answers: held whole up to HELD_ANSWER_BYTES
