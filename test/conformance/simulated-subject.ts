@@ -8,23 +8,13 @@ import { startGroup, type ProcessGroup } from '../engines/process-group.ts';
 import { freePort } from '../engines/vllm.ts';
 import { call } from './client.ts';
 import type { Capability, ConformanceSubject, SubjectSizes } from './subject.ts';
+import { ADAPTER, eventFlags, eventsAt, limitFlags, SIZES } from './subject-setup.ts';
 
 const MODEL = 'tiny-llama';
-const ADAPTER = 'support-bot';
-const TOPIC = 'kv@conformance';
 /** Long enough to be seen, and to be told to stop in. */
 const LOADING_MS = 1_500;
 const START_LIMIT_MS = 30_000;
 const MAIN = join(import.meta.dirname, '..', '..', 'bin', 'main.ts');
-
-const SIZES: SubjectSizes = {
-  maxModelLen: 8_192,
-  maxNumSeqs: 8,
-  maxBatchedTokens: 1_024,
-  blockTokens: 32,
-  kvBlocks: 320,
-  maxInFlight: 12,
-};
 
 const CAPABILITIES: readonly Capability[] = [
   'kv-events',
@@ -64,11 +54,7 @@ export async function simulatedSubject(ranks: 1 | 2 = 1): Promise<SimulatedSubje
     adapter: ranks === 1 ? ADAPTER : null,
     capabilities: new Set(CAPABILITIES),
     sizes,
-    events: {
-      publish: `tcp://127.0.0.1:${publish}`,
-      replay: `tcp://127.0.0.1:${replay}`,
-      topic: TOPIC,
-    },
+    events: eventsAt(publish, replay),
     loadsForMs: LOADING_MS,
     startLimitMs: START_LIMIT_MS,
     controls: {
@@ -105,24 +91,10 @@ function processControls(flags: readonly string[], logPath: string) {
 }
 
 function flagsOf(port: number, sizes: SubjectSizes): string[] {
-  const inFlight =
-    sizes.maxInFlight === null ? [] : ['--max-num-queued-reqs', String(sizes.maxInFlight)];
   return [
     ...['--port', String(port), '--model', MODEL, '--profile', 'cpu-tiny-llama', '--dev-mode'],
     ...['--loading-ms', String(LOADING_MS)],
     ...['--kv-tokens', String(sizes.kvBlocks * sizes.blockTokens)],
-    ...['--max-model-len', String(sizes.maxModelLen), '--max-num-seqs', String(sizes.maxNumSeqs)],
-    ...['--max-num-batched-tokens', String(sizes.maxBatchedTokens)],
-    ...inFlight,
+    ...limitFlags(sizes),
   ];
-}
-
-function eventFlags(publish: number, replay: number): string[] {
-  const config = {
-    enable_kv_cache_events: true,
-    endpoint: `tcp://*:${publish}`,
-    replay_endpoint: `tcp://*:${replay}`,
-    topic: TOPIC,
-  };
-  return ['--kv-events-config', JSON.stringify(config)];
 }

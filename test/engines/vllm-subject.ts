@@ -4,23 +4,13 @@
 import { join } from 'node:path';
 import { seededRandom } from '../../shared/lib/random.ts';
 import type { Capability, ConformanceSubject, SubjectSizes } from '../conformance/subject.ts';
+import { ADAPTER, eventFlags, eventsAt, limitFlags, SIZES } from '../conformance/subject-setup.ts';
 import { writeLoraAdapter } from './lora-adapter.ts';
 import { Engine, freePort, MODEL, placeEngine, type EngineSetup } from './vllm.ts';
 
 /** Starting takes a minute or two on a quiet machine, several on a busy one. */
 const START_LIMIT_MS = 400_000;
 const LOADS_FOR_MS = 20_000;
-const TOPIC = 'kv@conformance';
-const ADAPTER = 'support-bot';
-
-const SIZES: SubjectSizes = {
-  maxModelLen: 8_192,
-  maxNumSeqs: 8,
-  maxBatchedTokens: 1_024,
-  blockTokens: 32,
-  kvBlocks: 320,
-  maxInFlight: 12,
-};
 
 export interface SubjectPlace {
   /** For logs, pid files and the adapter. */
@@ -81,11 +71,7 @@ async function subjectOf(place: SubjectPlace, plan: SubjectPlan): Promise<Confor
     adapter: plan.adapter,
     capabilities: new Set(plan.capabilities),
     sizes: plan.sizes,
-    events: {
-      publish: `tcp://127.0.0.1:${publish}`,
-      replay: `tcp://127.0.0.1:${replay}`,
-      topic: TOPIC,
-    },
+    events: eventsAt(publish, replay),
     loadsForMs: LOADS_FOR_MS,
     startLimitMs: START_LIMIT_MS,
     controls: {
@@ -110,24 +96,9 @@ async function freeRankPorts(): Promise<readonly [number, number]> {
 }
 
 function sizeFlags(sizes: SubjectSizes): string[] {
-  const inFlight =
-    sizes.maxInFlight === null ? [] : ['--max-num-queued-reqs', String(sizes.maxInFlight)];
   return [
-    ...['--max-model-len', String(sizes.maxModelLen), '--max-num-seqs', String(sizes.maxNumSeqs)],
-    ...['--max-num-batched-tokens', String(sizes.maxBatchedTokens)],
+    ...limitFlags(sizes),
     ...['--block-size', String(sizes.blockTokens)],
     ...['--num-gpu-blocks-override', String(sizes.kvBlocks)],
-    ...inFlight,
   ];
-}
-
-// With a host in its endpoint the publisher would connect; with a star it binds.
-function eventFlags(publish: number, replay: number): string[] {
-  const config = {
-    enable_kv_cache_events: true,
-    endpoint: `tcp://*:${publish}`,
-    replay_endpoint: `tcp://*:${replay}`,
-    topic: TOPIC,
-  };
-  return ['--kv-events-config', JSON.stringify(config)];
 }
