@@ -18,7 +18,7 @@ export interface KvBatchOut {
 }
 
 export interface KvEncoding {
-  encode(batch: KvBatchOut): Buffer;
+  readonly encode: (batch: KvBatchOut) => Buffer;
   /** A replayed batch is `["", topic, seq, payload]`; without, `["", seq, payload]`. */
   readonly replaysTopic: boolean;
 }
@@ -36,18 +36,25 @@ export interface VllmKvOptions {
 }
 
 export function vllmKvEncoding(options: VllmKvOptions): KvEncoding {
-  const writer = new MsgpackWriter();
   const write = options.form === 'map' ? writeMap : writeArray;
   return {
     replaysTopic: options.form === 'map',
-    encode: ({ atSeconds, events, rank }) => {
-      writer.array(3);
-      writer.float(atSeconds);
-      writer.array(events.length);
-      for (const event of events) write(writer, event, options);
-      writer.unsigned(rank);
-      return writer.take();
-    },
+    encode: batchEncoder((writer, event) => write(writer, event, options)),
+  };
+}
+
+/** The batch around the events, which every form of them has alike. */
+export function batchEncoder(
+  write: (writer: MsgpackWriter, event: KvEvent) => void,
+): KvEncoding['encode'] {
+  const writer = new MsgpackWriter();
+  return ({ atSeconds, events, rank }) => {
+    writer.array(3);
+    writer.float(atSeconds);
+    writer.array(events.length);
+    for (const event of events) write(writer, event);
+    writer.unsigned(rank);
+    return writer.take();
   };
 }
 

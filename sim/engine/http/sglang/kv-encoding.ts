@@ -6,21 +6,13 @@
 
 import type { KvEvent } from '../../kv-events.ts';
 import { mixKey } from '../../sequence.ts';
-import type { KvEncoding } from '../kv-wire.ts';
-import { MsgpackWriter } from '../msgpack-writer.ts';
+import { batchEncoder, type KvEncoding } from '../kv-wire.ts';
+import type { MsgpackWriter } from '../msgpack-writer.ts';
 
 export function sglangKvEncoding(pageTokens: number): KvEncoding {
-  const writer = new MsgpackWriter();
   return {
     replaysTopic: false,
-    encode: ({ atSeconds, events, rank }) => {
-      writer.array(3);
-      writer.float(atSeconds);
-      writer.array(events.length);
-      for (const event of events) write(writer, event, pageTokens);
-      writer.unsigned(rank);
-      return writer.take();
-    },
+    encode: batchEncoder((writer, event) => write(writer, event, pageTokens)),
   };
 }
 
