@@ -167,7 +167,12 @@ export class EngineState {
   kvHeard(event: Of<'kvEvents' | 'kvReplay'>, nowMs: number): void {
     const target = this.targets[event.rank];
     if (this.stopped || target === undefined) return;
-    if (target.kvHeard(event, nowMs) !== 'restarted') return;
+    const verdict = target.kvHeard(event, nowMs);
+    if (target.hearing.turnsImpossible(target.scrape?.rank.kvCapacityTokens ?? null)) {
+      const { replica, rank } = target;
+      this.context.log('warn', 'kv_events_impossible', { replica, rank });
+    }
+    if (verdict !== 'restarted') return;
     this.tracker.eventsBeganAnew();
     this.questions.scrapeBy(nowMs);
   }
@@ -260,7 +265,10 @@ export class EngineState {
     );
     const { phase } = this.lifecycle;
     if (phase === 'asleep' && before !== 'asleep') {
-      for (const target of this.targets) target.cacheEmptied();
+      for (const target of this.targets) {
+        target.hearing.emptied(nowMs);
+        target.cacheEmptied();
+      }
     }
     if (verdict === 'same') for (const { hearing } of this.targets) hearing.sameProcess();
     if (verdict === 'new' && !firstLife) this.reborn(nowMs);

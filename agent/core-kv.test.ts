@@ -242,3 +242,21 @@ test('a rank that is not there is no rank', () => {
   rig.h.deliver({ kind: 'kvEvents', replica: REPLICA, rank: 7, batches: [batch(0)] });
   expect(rig.cached).toBe(4 * BLOCK);
 });
+
+test('an engine that falls asleep caches nothing, before its events say so', () => {
+  const rig = new Rig();
+  expect(rig.cached).toBe(4 * BLOCK);
+  rig.h.engine.rank = { ...rig.h.engine.rank, asleep: true };
+  expect(rig.cached).toBe(0);
+  rig.publish(batch(2, { kind: 'cleared' }));
+  expect(rig.cached).toBe(0);
+});
+
+test('events that tell of more than the cache holds tell nothing, which is said once', () => {
+  const rig = new Rig();
+  const blocks = Math.ceil(100_000 / BLOCK);
+  rig.publish(batch(2, stored(1_000, blocks)));
+  rig.publish(batch(3, stored(50_000, 1)));
+  expect(rig.cached).toBeNull();
+  expect(rig.h.logs.filter((code) => code === 'kv_events_impossible')).toHaveLength(1);
+});

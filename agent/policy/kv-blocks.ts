@@ -34,9 +34,14 @@ export class KvBlocks {
 
   /** Tokens in the cache; null where that is not known. `capacityTokens`: null where the engine does not tell. */
   cachedTokens(capacityTokens: number | null): number | null {
-    if (!this.heard) return null;
+    if (!this.heard || this.exceeds(capacityTokens)) return null;
     if (this.sinceLost === null) return this.held;
     return capacityTokens !== null && this.sinceLost >= capacityTokens ? this.held : null;
+  }
+
+  /** The events tell of more than there is room for: they cannot be right. */
+  exceeds(capacityTokens: number | null): boolean {
+    return capacityTokens !== null && this.held > capacityTokens;
   }
 
   /** What was last used before this instant has been evicted; -Infinity where nothing was. */

@@ -40,6 +40,7 @@ export class KvHearing {
   private lostSaidMs = -Infinity;
   /** The events have begun anew, and nothing else has said yet that the engine did. */
   private ahead = false;
+  private impossibleSaid = false;
 
   get heard(): KvHeard {
     const { batches, gaps, lostGaps } = this;
@@ -72,6 +73,18 @@ export class KvHearing {
       this.blocks.reset();
     }
     this.ahead = false;
+  }
+
+  /** The engine says by other means that its cache is empty. */
+  emptied(nowMs: number): void {
+    if (this.batches > 0) this.blocks.apply({ kind: 'cleared' }, nowMs);
+  }
+
+  /** True the first time that the events tell of more than `capacityTokens`. */
+  turnsImpossible(capacityTokens: number | null): boolean {
+    if (this.impossibleSaid || !this.blocks.exceeds(capacityTokens)) return false;
+    this.impossibleSaid = true;
+    return true;
   }
 
   /** A scrape says that the engine is the process that it was. */
