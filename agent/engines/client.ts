@@ -1,6 +1,7 @@
 // Speaking HTTP to one engine: every answer bounded in time and bytes, every failure a value.
 
 import type { Dispatcher } from 'undici';
+import { errorCode } from '../../shared/lib/error-code.ts';
 import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
 import type { ScrapeResult } from '../events.ts';
@@ -118,22 +119,11 @@ export function detailOf(failure: EngineFailure): string {
 }
 
 export function failureOf(error: unknown): EngineFailure {
-  const code = codeOf(error);
+  const code = errorCode(error);
   if (code === 'ECONNREFUSED') return { kind: 'refused' };
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'UND_ERR_ABORTED') return { kind: 'timeout' };
   const text = error instanceof Error ? error.message : String(error);
   return { kind: 'failed', detail: code === null ? text : `${code}: ${text}` };
-}
-
-/** The first code found: a refused connection to a name with two addresses is an error of errors. */
-function codeOf(error: unknown): string | null {
-  let inner: unknown = error;
-  for (let depth = 0; depth < 5 && inner instanceof Error; depth += 1) {
-    const code = (inner as { code?: unknown }).code;
-    if (typeof code === 'string') return code;
-    inner = inner instanceof AggregateError ? inner.errors[0] : inner.cause;
-  }
-  return null;
 }
 
 async function bodyText(body: Dispatcher.ResponseData['body'], maxBytes: number): Promise<string> {

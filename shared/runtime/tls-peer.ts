@@ -7,6 +7,7 @@
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { errorCode } from '../lib/error-code.ts';
 import { systemClock } from './clock.ts';
 import { dateText, datesProblem, subjectOf } from './tls-files.ts';
 
@@ -66,7 +67,7 @@ export function tlsFailure(
   certificate: X509Certificate | null,
   { peer, name, ca }: TlsTarget,
 ): TlsFailure | null {
-  const code = codeOf(error);
+  const code = errorCode(error);
   if (code === null) return null;
   const shown = certificate === null ? 'its certificate' : described(certificate);
   if (EXPIRED.has(code)) {
@@ -119,14 +120,4 @@ function alternativeNames(certificate: X509Certificate): string[] {
 
 function described(certificate: X509Certificate): string {
   return `its certificate ${subjectOf(certificate)} (until ${dateText(certificate.validToDate)})`;
-}
-
-function codeOf(error: unknown): string | null {
-  let inner: unknown = error;
-  for (let depth = 0; depth < 5 && inner instanceof Error; depth += 1) {
-    const code = (inner as { code?: unknown }).code;
-    if (typeof code === 'string') return code;
-    inner = inner instanceof AggregateError ? inner.errors[0] : inner.cause;
-  }
-  return null;
 }
