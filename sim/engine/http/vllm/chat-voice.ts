@@ -4,8 +4,8 @@ import type { FinishReason } from '../../stats.ts';
 import type { Choice, TokenPiece } from '../generation.ts';
 import { CORE_DEAD_EVENT } from '../reply.ts';
 import { chatLogprobs } from './logprobs.ts';
-import { runningUsage, streamedUsage, wholeUsage } from './usage.ts';
-import { dataEvent, DONE_EVENT, type Voice, type VoiceInput } from './voice.ts';
+import { runningUsage, wholeUsage } from './usage.ts';
+import { dataEvent, DONE_EVENT, endingEvents, type Voice, type VoiceInput } from './voice.ts';
 
 export function chatVoice(input: VoiceInput): Voice {
   return new ChatVoice(input);
@@ -50,17 +50,7 @@ class ChatVoice implements Voice {
   }
 
   ending(): string {
-    const { head, generation, run } = this.#input;
-    if (!generation.includeUsage) return DONE_EVENT;
-    const timing = head.timing(run);
-    const usage = {
-      ...this.#head(),
-      choices: [],
-      usage: streamedUsage(run.choices, head.usage),
-      system_fingerprint: head.fingerprint,
-      ...(timing === null ? {} : { metrics: timing }),
-    };
-    return dataEvent(usage) + DONE_EVENT;
+    return endingEvents(this.#input, this.#head(), this.#input.head.usage);
   }
 
   failure(): string {

@@ -4,8 +4,8 @@ import type { FinishReason } from '../../stats.ts';
 import type { Choice, TokenPiece } from '../generation.ts';
 import { CORE_DEAD_EVENT } from '../reply.ts';
 import { completionLogprobs } from './logprobs.ts';
-import { runningUsage, streamedUsage, wholeUsage } from './usage.ts';
-import { dataEvent, DONE_EVENT, type Voice, type VoiceInput } from './voice.ts';
+import { runningUsage, wholeUsage } from './usage.ts';
+import { dataEvent, DONE_EVENT, endingEvents, type Voice, type VoiceInput } from './voice.ts';
 
 export function completionVoice(input: VoiceInput): Voice {
   return new CompletionVoice(input);
@@ -49,17 +49,7 @@ class CompletionVoice implements Voice {
   }
 
   ending(): string {
-    const { head, generation, run } = this.#input;
-    if (!generation.includeUsage) return DONE_EVENT;
-    const timing = head.timing(run);
-    const usage = {
-      ...this.#head(),
-      choices: [],
-      usage: streamedUsage(run.choices, { ...head.usage, created: false }),
-      system_fingerprint: head.fingerprint,
-      ...(timing === null ? {} : { metrics: timing }),
-    };
-    return dataEvent(usage) + DONE_EVENT;
+    return endingEvents(this.#input, this.#head(), { ...this.#input.head.usage, created: false });
   }
 
   failure(): string {

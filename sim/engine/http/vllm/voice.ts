@@ -3,7 +3,7 @@
 import type { FinishReason } from '../../stats.ts';
 import type { Choice, GenerationRun, TokenPiece } from '../generation.ts';
 import type { Generation } from './parse.ts';
-import type { UsageForm } from './usage.ts';
+import { streamedUsage, type UsageForm } from './usage.ts';
 
 export interface AnswerHead {
   /** Without a prefix. */
@@ -49,4 +49,22 @@ export function dataEvent(body: object): string {
 
 export function namedEvent(name: string, body: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(body)}\n\n`;
+}
+
+/** The end of a stream of chunks that begin like `chunkHead`: the usage where it was asked for, and `[DONE]`. */
+export function endingEvents(
+  { head, generation, run }: VoiceInput,
+  chunkHead: object,
+  form: UsageForm,
+): string {
+  if (!generation.includeUsage) return DONE_EVENT;
+  const timing = head.timing(run);
+  const usage = {
+    ...chunkHead,
+    choices: [],
+    usage: streamedUsage(run.choices, form),
+    system_fingerprint: head.fingerprint,
+    ...(timing === null ? {} : { metrics: timing }),
+  };
+  return dataEvent(usage) + DONE_EVENT;
 }
