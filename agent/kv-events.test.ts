@@ -240,7 +240,8 @@ test('what is no batch is counted and harms nothing', async () => {
   expect(ear.lines[0]).toContain('no batch');
 });
 
-test('a flood is dropped beyond 1,024 batches, and what was kept is handed on in one piece', async () => {
+/** A listener that has received, and hands on in time moved by hand. */
+async function listening() {
   const { publisher, endpoint } = await engine();
   const time = new ManualTime();
   const ear = new Ear({ endpoint }, { timers: time });
@@ -249,6 +250,11 @@ test('a flood is dropped beyond 1,024 batches, and what was kept is handed on in
     publisher.publish(EMPTY_BATCH);
     return (ear.counts.batch ?? 0) > 0;
   });
+  return { publisher, time, ear };
+}
+
+test('a flood is dropped beyond 1,024 batches, and what was kept is handed on in one piece', async () => {
+  const { publisher, time, ear } = await listening();
   await until(() => {
     for (let i = 0; i < 100; i += 1) publisher.publish(EMPTY_BATCH);
     return (ear.counts.dropped ?? 0) > 0;
@@ -260,14 +266,7 @@ test('a flood is dropped beyond 1,024 batches, and what was kept is handed on in
 });
 
 test('what takes too long to decode is dropped too, but never for its own size alone', async () => {
-  const { publisher, endpoint } = await engine();
-  const time = new ManualTime();
-  const ear = new Ear({ endpoint }, { timers: time });
-  await ear.listener.start();
-  await until(() => {
-    publisher.publish(EMPTY_BATCH);
-    return (ear.counts.batch ?? 0) > 0;
-  });
+  const { publisher, time, ear } = await listening();
   const blocks = Array.from({ length: 100_000 }, (_, at) => 2 ** 40 + at);
   const big = packr.pack([1, [['BlockRemoved', blocks]], 0]);
   const before = ear.counts.batch ?? 0;

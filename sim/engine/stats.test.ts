@@ -2,33 +2,12 @@
 
 import { describe, expect, it } from 'vitest';
 
-import { seededRandom } from '../../shared/lib/random.ts';
-import { EngineModel } from './model.ts';
-import { engineProfile } from './profiles.ts';
+import type { EngineModel } from './model.ts';
+import { SMALL, started } from './model-test-harness.ts';
 import { tokenSequence } from './sequence.ts';
 import { Histogram } from './stats.ts';
 
-const PROFILE = {
-  ...engineProfile('demo')!,
-  blockTokens: 16,
-  kvBlocks: 101,
-  maxNumBatchedTokens: 64,
-  frontMs: 2,
-  frontMsPerToken: 0,
-  prefillStepMs: 10,
-  decodeStepMs: 4,
-  linearMsPerToken: 0.1,
-  contextMsPerToken2: 0,
-  decodeMsPerSequence: 0,
-  decodeContextMsPerToken: 0,
-  jitterRatio: 0,
-};
-
-function started(profile = PROFILE): EngineModel {
-  const model = new EngineModel(profile, seededRandom(1), { nowMs: 0, loadingMs: 0 });
-  model.advance(0);
-  return model;
-}
+const PROFILE = { ...SMALL, kvBlocks: 101, frontMs: 2 };
 
 function submit(
   model: EngineModel,
@@ -46,7 +25,7 @@ const CHUNK_ENDS_MS = [18.4, 34.8, 51.2, 62];
 
 describe('counters', () => {
   it('jump at the first token and hide the chunks before it', () => {
-    const model = started();
+    const model = started(PROFILE);
     submit(model, 'a', { tokens: 200, answer: 3 });
     for (const [at, endMs] of CHUNK_ENDS_MS.entries()) {
       model.advance(endMs + 0.001);
@@ -61,7 +40,7 @@ describe('counters', () => {
   });
 
   it('show cache queries and hits once the admitting step is done, before any first token', () => {
-    const model = started();
+    const model = started(PROFILE);
     submit(model, 'a', { tokens: 200, answer: 1 });
     model.advance(1_000);
     submit(model, 'b', { tokens: 264, answer: 1, nowMs: 1_000 });
@@ -75,7 +54,7 @@ describe('counters', () => {
   });
 
   it('put a request into its histograms when it ends', () => {
-    const model = started();
+    const model = started(PROFILE);
     submit(model, 'a', { tokens: 200, answer: 4 });
     model.advance(70);
     expect([model.stats.prefillTime.count, model.stats.requestPromptTokens.count]).toEqual([0, 0]);
@@ -93,7 +72,7 @@ describe('counters', () => {
   });
 
   it('leave an aborted request out', () => {
-    const model = started();
+    const model = started(PROFILE);
     submit(model, 'a', { tokens: 200, answer: 4 });
     model.advance(40);
     model.abort('a');
@@ -136,7 +115,7 @@ describe('counters', () => {
   });
 
   it('agree with each other as in a real exposition when nothing is in flight', () => {
-    const model = started();
+    const model = started(PROFILE);
     for (const [at, tokens] of [200, 130, 264, 200].entries()) {
       submit(model, `${at}`, { tokens, answer: 5 + at, nowMs: at * 200 });
       model.advance(at * 200 + 199);
@@ -153,7 +132,7 @@ describe('counters', () => {
 
 describe('requests that the engine ends itself', () => {
   it('count as ended by abort: before a first token as if it were one, their prefill from 0 on', () => {
-    const model = started();
+    const model = started(PROFILE);
     submit(model, 'a', { tokens: 200, answer: 9, nowMs: 1_000 });
     model.advance(1_030);
     model.pause({ mode: 'abort', clearCache: false }, 1_030);
@@ -171,7 +150,7 @@ describe('requests that the engine ends itself', () => {
   });
 
   it('count with the tokens they had, and an interval that brought none', () => {
-    const model = started();
+    const model = started(PROFILE);
     submit(model, 'a', { tokens: 20, answer: 9 });
     model.advance(19);
     model.beginShutdown({ mode: 'abort' }, 19);
