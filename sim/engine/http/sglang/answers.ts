@@ -1,7 +1,7 @@
 // The bodies of SGLang's generation answers: OpenAI's two protocols and its own.
 //
 // A chat stream begins with the role alone and ends with an empty delta that has the reason. `cached_tokens` is given
-// only with `--enable-cache-report`, and not when it is 0.
+// only with `--enable-cache-report`, and not when it is 0. A required tool call is named first and then gets its arguments.
 
 import { END_TOKEN } from '../../tokenizer.ts';
 import type { Choice, TokenPiece } from '../generation.ts';
@@ -15,6 +15,8 @@ export interface AnswerHead {
   /** As the request named it. */
   readonly model: string;
   readonly cacheReport: boolean;
+  /** The tool that the answer calls, its text being the arguments; null where the model talks. */
+  readonly tool: string | null;
 }
 
 export function usageOf(head: AnswerHead, choices: readonly Choice[]): object {
@@ -48,19 +50,32 @@ export function wholeAnswer(
       index: choice.index,
       ...(chat
         ? {
-            message: {
-              ...{ role: 'assistant', content: choice.text },
-              ...{ reasoning_content: null, tool_calls: null },
-            },
+            message: { role: 'assistant', ...messageOf(head, choice) },
           }
         : { text: choice.text }),
       logprobs: null,
-      finish_reason: choice.finish,
+      finish_reason: reasonOf(head, choice),
       matched_stop: matchedStop(choice),
     })),
     usage: usageOf(head, choices),
     metadata: { weight_version: 'default' },
   };
+}
+
+function messageOf(head: AnswerHead, { index, text }: Choice): object {
+  if (head.tool === null) return { content: text, reasoning_content: null, tool_calls: null };
+  const called = { name: head.tool, arguments: text };
+  const call = { id: callId(head, index), index: 0, type: 'function', function: called };
+  return { content: null, reasoning_content: null, tool_calls: [call] };
+}
+
+/** A call that is whole ends by its own word. */
+function reasonOf({ kind, tool }: AnswerHead, { finish }: Choice): string | null {
+  return kind === 'chat' && tool !== null && finish === 'stop' ? 'tool_calls' : finish;
+}
+
+function callId({ id }: AnswerHead, index: number): string {
+  return `call_${id.slice(0, 22)}${index.toString(16).padStart(2, '0')}`;
 }
 
 /** Cumulative, as SGLang's own streams are. */
@@ -103,10 +118,21 @@ export function tokenEvents(
   if (piece.index === 0) {
     events.push(chatChunk(head, { index, delta: { role: 'assistant', content: '' } }));
   }
+  if (head.tool !== null && piece.index === 0) {
+    const named = { name: head.tool, arguments: '' };
+    const call = { id: callId(head, index), index: 0, type: 'function', function: named };
+    events.push(chatChunk(head, { index, delta: { tool_calls: [call] } }));
+  }
   if (piece.text !== '') {
-    events.push({ ...chatChunk(head, { index, delta: { content: piece.text } }), ...usage });
+    const delta = head.tool === null ? { content: piece.text } : argumentsDelta(piece.text);
+    events.push({ ...chatChunk(head, { index, delta }), ...usage });
   }
   return events;
+}
+
+function argumentsDelta(text: string): object {
+  const more = { name: null, arguments: text };
+  return { tool_calls: [{ id: null, index: 0, type: 'function', function: more }] };
 }
 
 /** The last chunk of a chat choice: the reason with an empty delta. */
@@ -114,7 +140,7 @@ export function endEvent(head: AnswerHead, choice: Choice): object {
   return chatChunk(head, {
     index: choice.index,
     delta: {},
-    finish: choice.finish,
+    finish: reasonOf(head, choice),
     matched: matchedStop(choice),
   });
 }

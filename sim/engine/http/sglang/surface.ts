@@ -133,6 +133,7 @@ class SglangSurface implements EngineSurface, SglangServer {
       created: Math.floor(this.#wallMs() / 1_000),
       model: generation.model,
       cacheReport: this.host.options.cacheReport === true,
+      tool: generation.call?.name ?? null,
     };
     const wallMs = (): number => this.#wallMs();
     const answer = { head, generation, response, wallMs };

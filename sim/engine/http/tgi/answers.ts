@@ -1,7 +1,7 @@
 // The bodies of TGI's generation answers: OpenAI's two protocols and its own.
 //
 // `id` is empty, `model` is the server's own whatever the request named, usage has no cached tokens. Every chunk of a chat
-// has the role. A completion's chunks have an empty `finish_reason` until the last, which carries the usage.
+// has the role. A call of a tool that was required ends by `stop`. A completion's chunks have an empty `finish_reason` until the last, which carries the usage.
 
 import type { Choice, TokenPiece } from '../generation.ts';
 import { tokenCounts } from '../token-counts.ts';
@@ -15,6 +15,8 @@ export interface AnswerHead {
   /** Native answers only: more than the text was asked for. */
   readonly details: boolean;
   readonly listed: boolean;
+  /** The tool that a chat calls, its text being the arguments; null where the model talks. */
+  readonly tool: string | null;
 }
 
 interface Usage {
@@ -44,7 +46,7 @@ export function wholeAnswer(head: AnswerHead, choices: readonly Choice[]): objec
         ...{ id: '', created, model, system_fingerprint: fingerprint },
         choices: choices.map(({ index, text, finish }) => ({
           index,
-          message: { role: 'assistant', content: text },
+          message: { role: 'assistant', ...messageOf(head, text) },
           logprobs: null,
           finish_reason: finish,
         })),
@@ -58,6 +60,19 @@ export function wholeAnswer(head: AnswerHead, choices: readonly Choice[]): objec
         usage,
       };
   }
+}
+
+function messageOf({ tool }: AnswerHead, text: string): object {
+  if (tool === null) return { content: text };
+  const called = { description: null, name: tool, arguments: text };
+  return { tool_calls: [{ id: '0', type: 'function', function: called }] };
+}
+
+/** The name stands in a call's first chunk only. */
+function deltaOf({ tool }: AnswerHead, { text, index }: TokenPiece): object {
+  if (tool === null) return { content: text };
+  const called = { name: index === 0 ? tool : null, arguments: text };
+  return { tool_calls: [{ index: 0, id: '0', type: 'function', function: called }] };
 }
 
 function completionChoice({ index, finish }: Choice, text: string): object {
@@ -87,7 +102,7 @@ export function tokenEvents(
         object: 'chat.completion.chunk',
         ...{ id: '', created, model, system_fingerprint: fingerprint },
       };
-      const delta = { role: 'assistant', content: piece.text };
+      const delta = { role: 'assistant', ...deltaOf(head, piece) };
       const finish_reason = piece.finish;
       const own = { index: choice.index, delta, logprobs: null, finish_reason };
       const events: object[] = [{ ...chunk, choices: [own], usage: null }];

@@ -104,6 +104,7 @@ class TgiSurface implements EngineSurface, TgiServer {
       fingerprint: `${TGI_VERSION}-native`,
       details: generation.details,
       listed: generation.listed,
+      tool: generation.call?.name ?? null,
     };
     const wallMs = (): number => this.#wallMs();
     const stream = generation.stream ? this.#beginStream(response) : null;
