@@ -5,7 +5,6 @@ import OpenAI from 'openai';
 import { startAgent, type RunningAgent } from '../../agent/start.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
 import type { EngineKind } from '../../shared/model/engine-kind.ts';
-import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
@@ -16,6 +15,7 @@ import {
   type RunningEngine,
 } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES, type EngineProfile } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
 import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';
 
@@ -90,15 +90,11 @@ export class KindRegion {
   /** `kind` null: it finds out what is there. */
   async addAgent(url: string, kind: EngineKind | null): Promise<void> {
     const agent = await startAgent(
-      {
-        pool: 'default',
-        engines: [{ url, advertiseUrl: url, pidFile: null, kind }],
-        routers: [`ws://127.0.0.1:${this.router.linksPort}`],
-        linkSecret: null,
-        engineApiKey: null,
-        listen: { host: '127.0.0.1', port: 0 },
-        settings: { ...AGENT_DEFAULTS, calibration: false, scrapeIntervalMs: SCRAPE_MS },
-      },
+      agentOptions(
+        { url, advertiseUrl: url, pidFile: null, kind },
+        `ws://127.0.0.1:${this.router.linksPort}`,
+        { settings: { scrapeIntervalMs: SCRAPE_MS } },
+      ),
       this.#runtime,
     );
     this.#agents.push(agent);

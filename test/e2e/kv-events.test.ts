@@ -6,11 +6,11 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { replicaOf, startAgent, type RunningAgent } from '../../agent/start.ts';
 import type { AgentTargetStatus } from '../../agent/core-status.ts';
 import type { KvEventsOptions } from '../../agent/policy/kv-event.ts';
-import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
 import { fakeRouter, testRuntime, type FakeRouter } from '../../shared/runtime/link-fakes.ts';
 import type { EngineServerOptions } from '../../sim/engine/http/options.ts';
 import { startEngineServer, type RunningEngine } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
 import { until } from './until.ts';
 
 const running: (() => Promise<void> | void)[] = [];
@@ -73,15 +73,11 @@ class Rig {
       options.kvEvents === null ? null : { topic: 'kv', bind: false, ...told, ...options.kvEvents };
     const runtime = testRuntime();
     const agent = await startAgent(
-      {
-        pool: 'p',
-        engines: [{ url: beside.url, advertiseUrl: beside.url, pidFile: null, kvEvents }],
-        routers: [`ws://127.0.0.1:${router.port}`],
-        linkSecret: null,
-        engineApiKey: null,
-        listen: { host: '127.0.0.1', port: 0 },
-        settings: { ...AGENT_DEFAULTS, calibration: false, scrapeIntervalMs: 100 },
-      },
+      agentOptions(
+        { url: beside.url, advertiseUrl: beside.url, pidFile: null, kvEvents },
+        `ws://127.0.0.1:${router.port}`,
+        { pool: 'p', settings: { scrapeIntervalMs: 100 } },
+      ),
       runtime,
       { listProcesses: () => Promise.resolve([]) },
     );

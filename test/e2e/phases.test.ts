@@ -18,6 +18,7 @@ import { systemTimers } from '../../shared/runtime/timers.ts';
 import { testRuntime } from '../../shared/runtime/link-fakes.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
 import { Running } from './fleet.ts';
 import { until } from './until.ts';
 
@@ -52,20 +53,7 @@ async function agent(
   const after: typeof systemTimers.after = (delayMs, task) =>
     systemTimers.after(delayMs === 10_000 ? hostIntervalMs : delayMs, task);
   const running = await startAgent(
-    {
-      pool: 'default',
-      engines: [engine],
-      routers: [],
-      linkSecret: null,
-      engineApiKey: null,
-      listen: { host: '127.0.0.1', port: 0 },
-      settings: {
-        ...AGENT_DEFAULTS,
-        scrapeIntervalMs: 100,
-        probeIntervalMs: 300,
-        calibration: false,
-      },
-    },
+    agentOptions(engine, null, { settings: { scrapeIntervalMs: 100, probeIntervalMs: 300 } }),
     testRuntime({ timers: { ...systemTimers, after } }),
     lists ? {} : { listProcesses: () => Promise.resolve([]) },
   );

@@ -3,13 +3,13 @@
 import { afterEach, expect, test } from 'vitest';
 import { startAgent, type RunningAgent } from '../../agent/start.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
-import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES, type EngineProfile } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
 import { startPoolingFront, type PoolingFront } from './pooling-front.ts';
 import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';
@@ -42,21 +42,14 @@ async function region(calibration: boolean): Promise<Region> {
   const engine = await startEngineServer(given, runtime);
   const front = await startPoolingFront(engine.url, { only: true });
   const agent = await startAgent(
-    {
-      pool: 'default',
-      engines: [{ url: front.url, advertiseUrl: front.url, pidFile: null }],
-      routers: [`ws://127.0.0.1:${router.linksPort}`],
-      linkSecret: null,
-      engineApiKey: null,
-      listen: { host: '127.0.0.1', port: 0 },
+    agentOptions(front.url, `ws://127.0.0.1:${router.linksPort}`, {
       settings: {
-        ...AGENT_DEFAULTS,
         calibration,
         calibrationBudgetTokens: 6_000,
         scrapeIntervalMs: 100,
         probeIntervalMs: 300,
       },
-    },
+    }),
     runtime,
   );
   close.push(

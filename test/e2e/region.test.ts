@@ -16,6 +16,7 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { startEngineServer, type RunningEngine } from '../../sim/engine/http/server.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
 import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';
 
@@ -63,16 +64,7 @@ async function agent(
   changes: Partial<AgentOptions> = {},
 ): Promise<RunningAgent> {
   const running = await startAgent(
-    {
-      pool: 'default',
-      engines: [{ url: beside.url, advertiseUrl: beside.url, pidFile: null }],
-      routers: [`ws://127.0.0.1:${linksPort}`],
-      linkSecret: null,
-      engineApiKey: null,
-      listen: ADMIN,
-      settings: { ...AGENT_DEFAULTS, calibration: false },
-      ...changes,
-    },
+    agentOptions(beside.url, `ws://127.0.0.1:${linksPort}`, changes),
     runtime,
   );
   open.push(() => running.close());

@@ -7,13 +7,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent } from '../../agent/start.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
 import type { Candidate, Decision } from '../../shared/model/decision.ts';
-import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES, type EngineProfile } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
 import { startPoolingFront, type PoolingFront } from './pooling-front.ts';
 import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';
@@ -49,15 +49,7 @@ beforeAll(async () => {
     const front = await startPoolingFront(engine.url);
     fronts.push(front);
     const agent = await startAgent(
-      {
-        pool: 'default',
-        engines: [{ url: front.url, advertiseUrl: front.url, pidFile: null }],
-        routers: [`ws://127.0.0.1:${router.linksPort}`],
-        linkSecret: null,
-        engineApiKey: null,
-        listen: { host: '127.0.0.1', port: 0 },
-        settings: { ...AGENT_DEFAULTS, calibration: false },
-      },
+      agentOptions(front.url, `ws://127.0.0.1:${router.linksPort}`),
       runtime,
     );
     close.push(

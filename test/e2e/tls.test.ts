@@ -10,7 +10,6 @@ import { startAgent } from '../../agent/start.ts';
 import { API_ROUTES } from '../../router/gateway/api-routes.ts';
 import type { ListenTls, PoolOptions, RouterOptions } from '../../router/regional/options.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
-import { AGENT_DEFAULTS } from '../../shared/model/settings.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { processRandom } from '../../shared/runtime/entropy.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
@@ -18,6 +17,7 @@ import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
 import { makeAuthority } from '../tls/certificates.ts';
 import { CertificateFolder, paths } from '../tls/files.ts';
+import { agentOptions } from './agent-options.ts';
 import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';
 
@@ -107,18 +107,11 @@ async function agent(
 ) {
   const own = folder.write('agent', authority.issue({ commonName: 'agent-1', names: ['agent-1'] }));
   const running = await startAgent(
-    {
-      pool: 'default',
-      engines: [{ url, advertiseUrl: url, pidFile: null }],
-      routers: [`wss://127.0.0.1:${linksPort}`],
+    agentOptions(url, `wss://127.0.0.1:${linksPort}`, {
       routerTls: { ...own, ca, serverName: null },
       engineTls: { ...paths({ ca }), serverName: null },
-      linkSecret: null,
-      engineApiKey: null,
-      listen: { host: '127.0.0.1', port: 0 },
-      settings: { ...AGENT_DEFAULTS, calibration: false },
       ...changes,
-    },
+    }),
     runtime,
   );
   open.push(() => running.close());
