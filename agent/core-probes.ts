@@ -100,7 +100,7 @@ export function probeTokens(target: TargetState): {
 export function probeDeadline(target: TargetState, ownTokens: number, nowMs: number): number {
   const curve = target.cost.curve();
   const { waitingMs } = target.backlog.figures(curve, nowMs);
-  const slotWaitMs = target.slots.slotWaitMs(target.ledger.openCount(), nowMs) ?? 0;
+  const slotWaitMs = target.slots.slotWaitMs(target.ledger.openRequests(), nowMs) ?? 0;
   return probeDeadlineMs(Math.max(waitingMs, slotWaitMs), prefillMs(curve, ownTokens, 0));
 }
 

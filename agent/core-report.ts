@@ -111,7 +111,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
   const foreign = target.foreignNow(nowMs);
   const meanPrompt = target.meanPromptTokens;
   const foreignTokens = foreign === null ? null : Math.round(foreign.waiting * meanPrompt);
-  const open = target.ledger.openCount();
+  const open = target.ledger.openRequests();
   const scrape = target.scrape?.rank ?? null;
   const unread = scrape !== null && scrape.running === null && scrape.waiting === null;
   const told = toldWaiting(target, nowMs);

@@ -16,7 +16,7 @@ import { HitTrust } from './policy/hit-trust.ts';
 import { KvBook } from './policy/kv-book.ts';
 import { KvHearing } from './policy/kv-hearing.ts';
 import { LedgerHistory } from './policy/ledger-history.ts';
-import { Ledger } from './policy/ledger.ts';
+import { Ledger, requestsOf } from './policy/ledger.ts';
 import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts';
 import { LifeSigns } from './policy/life-signs.ts';
 import { ScrapeRates } from './policy/scrape-rates.ts';
@@ -333,7 +333,7 @@ export class TargetState {
     if (entry.router !== null) this.signs.vouched(atMs);
     const tells = entry.facts.streamed && this.backlog.isNext(entry) && !this.isLimited();
     if (!tells) this.cost.observer.blurred(atMs);
-    if (entry.facts.streamed) this.unstreamed.streamed(atMs);
+    if (entry.facts.streamed) this.unstreamed.streamed(atMs, requestsOf(entry));
     this.backlog.pass(entry, atMs);
     this.cost.observer.passed(entry, atMs);
     this.kv.confirmed(entry);
@@ -342,12 +342,12 @@ export class TargetState {
   private closed(entry: LedgerEntry): void {
     this.version += 1;
     const endedMs = entry.endedMs ?? entry.sentMs;
-    const open = this.ledger.openCount() + 1;
+    const requests = requestsOf(entry);
     const failedUser = entry.outcome === 'failed' && entry.router !== null;
     if (failedUser) this.signs.failed(endedMs);
     if (entry.outcome !== 'complete') this.cutShort(entry, endedMs);
     const past = entry.prefillEndMs !== null || entry.outcome === 'complete';
-    if (!entry.facts.streamed && past) this.unstreamed.ended(endedMs);
+    if (!entry.facts.streamed && past) this.unstreamed.ended(endedMs, requests);
     if (entry.outcome === 'complete') {
       this.backlog.pass(entry, endedMs);
       this.signs.moved(endedMs);
@@ -359,7 +359,7 @@ export class TargetState {
     if (entry.router === null) return;
     if (entry.outcome === 'complete')
       this.slots.answered(endedMs - (entry.prefillEndMs ?? endedMs));
-    this.slots.ended(open, endedMs);
+    this.slots.ended(this.ledger.openRequests() + requests, endedMs, requests);
   }
 
   /** An end without a whole answer: where the prefill may have been cut short, nobody knows how much was done. */
@@ -411,7 +411,7 @@ export class TargetState {
   }
 
   private admit(nowMs: number): void {
-    const decoding = this.ledger.insideCount() - this.backlog.size;
+    const decoding = this.ledger.insideRequests() - this.backlog.requests;
     this.backlog.admit(this.admission.room(decoding, this.slots.runningMax(nowMs), nowMs));
   }
 
@@ -429,7 +429,7 @@ export class TargetState {
 
   /** Slots, KV room or foreign work, not only our own prefill, decide when a first token comes. */
   private isLimited(): boolean {
-    return this.hasForeign() || this.slots.limits(this.ledger.openCount(), this.nowMs);
+    return this.hasForeign() || this.slots.limits(this.ledger.openRequests(), this.nowMs);
   }
 }
 

@@ -13,7 +13,7 @@ import { addToSums, emptySums, prefillMs, sumsMs } from '../../shared/model/cost
 import type { CostCurve, PrefillSums } from '../../shared/model/cost-curve.ts';
 import { UNLIMITED } from './admission.ts';
 import type { Room } from './admission.ts';
-import type { LedgerEntry } from './ledger.ts';
+import { requestsOf, type LedgerEntry } from './ledger.ts';
 
 /** An entry that is past its prefill by the model and not by the engine ends no sooner than this, ms. */
 const SOON_MS = 10;
@@ -104,6 +104,11 @@ export class Backlog {
     return this.waiting.length;
   }
 
+  /** Of those that wait, as the engine counts them. */
+  get requests(): number {
+    return this.waiting.reduce((sum, entry) => sum + requestsOf(entry), 0);
+  }
+
   /** The oldest that waits, or null. */
   get head(): LedgerEntry | null {
     return this.waiting[0] ?? null;
@@ -138,8 +143,9 @@ export class Backlog {
   /** Open requests sent until `atMs` that show no first token. */
   unstreamedAt(atMs: number): number {
     let count = 0;
-    for (const entry of this.modelled) if (entry.sentMs <= atMs) count += 1;
-    for (const entry of this.waiting) if (!entry.facts.streamed && entry.sentMs <= atMs) count += 1;
+    for (const entry of this.modelled) if (entry.sentMs <= atMs) count += requestsOf(entry);
+    for (const entry of this.waiting)
+      if (!entry.facts.streamed && entry.sentMs <= atMs) count += requestsOf(entry);
     return count;
   }
 
@@ -160,9 +166,10 @@ export class Backlog {
     const all = [...this.modelled, ...this.waiting.filter((entry) => !entry.facts.streamed)]
       .filter((entry) => entry.sentMs <= atMs)
       .sort((a, b) => a.sentMs - b.sentMs);
-    for (const entry of all.slice(0, passed)) this.leave(entry, atMs);
+    const whole = wholeWithin(all, passed);
+    for (const entry of all.slice(0, whole)) this.leave(entry, atMs);
     let first = true;
-    for (const entry of all.slice(passed)) {
+    for (const entry of all.slice(whole)) {
       const endMs = entry.prefillEndMs;
       if (endMs === null || endMs > atMs) continue;
       take(this.modelled, entry);
@@ -228,8 +235,8 @@ export class Backlog {
       const { uncached, cached } = tokensOf(entry);
       const left = curve.stepTokens - sums.uncached;
       if (count > 0 && (left <= 0 || entry.sentMs > startMs)) break;
-      count += 1;
-      if (count > this.room.requests) break;
+      if (count >= this.room.requests) break;
+      count += requestsOf(entry);
       addToSums(sums, sums.prompt > 0 ? Math.min(uncached, left) : uncached, cached);
     }
     return sums;
@@ -242,6 +249,18 @@ export class Backlog {
     this.lastEndMs = Math.max(this.lastEndMs, atMs);
     if (!entry.facts.streamed && entry.endedMs === null) this.modelled.push(entry);
   }
+}
+
+/** How many entries of the beginning have all their requests among the first `passed`. */
+function wholeWithin(entries: readonly LedgerEntry[], passed: number): number {
+  let left = passed;
+  let whole = 0;
+  for (const entry of entries) {
+    left -= requestsOf(entry);
+    if (left < 0) break;
+    whole += 1;
+  }
+  return whole;
 }
 
 function take(list: LedgerEntry[], entry: LedgerEntry): boolean {

@@ -5,7 +5,7 @@
 // its next step: such a request counts as inside for `LINGER_MS`, and for as long as the engine has not moved since.
 
 import type { LedgerMoment } from './foreign.ts';
-import type { LedgerEntry } from './ledger.ts';
+import { requestsOf, type LedgerEntry } from './ledger.ts';
 import type { Prompts } from './scrape-rates.ts';
 
 const KEEP_MS = 20_000;
@@ -53,7 +53,7 @@ export class LedgerHistory {
       for (const entry of entries) {
         const endMs = entry.prefillEndMs ?? Infinity;
         if (endMs <= fromMs || endMs > toMs) continue;
-        prompts += 1;
+        prompts += requestsOf(entry);
         tokens += uncachedOf(entry);
       }
     }
@@ -66,8 +66,9 @@ export class LedgerHistory {
     let withoutFirstToken = 0;
     const visit = (entry: LedgerEntry): void => {
       if (entry.sentMs > atMs + lateMs || leftBy(entry, atMs, movedMs)) return;
-      open += 1;
-      if (entry.prefillEndMs === null || entry.prefillEndMs > atMs) withoutFirstToken += 1;
+      const requests = requestsOf(entry);
+      open += requests;
+      if (entry.prefillEndMs === null || entry.prefillEndMs > atMs) withoutFirstToken += requests;
     };
     for (const entry of this.open) visit(entry);
     for (const entry of this.closed) visit(entry);

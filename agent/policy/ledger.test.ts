@@ -286,6 +286,23 @@ describe('links', () => {
     expect(ledger.ackedSeq(link)).toBe(0);
   });
 
+  test('counts an attempt for as many requests as the engine makes of it, until it ends', () => {
+    const { ledger } = heardLedger();
+    const link = linkOf('1', 1);
+    const [open] = snapshot('x').open;
+    if (open === undefined) throw new Error('no lease');
+    ledger.leases(link, { ...snapshot(), open: [{ ...open, requests: 8 }] }, 0);
+    ledger.sent(link, { ...sent(1, 'y'), requests: 3 }, 1);
+    ledger.sent(link, sent(2, 'z'), 1);
+    expect([ledger.openCount(), ledger.openRequests()]).toEqual([3, 12]);
+    ledger.linkDown(link.link, 2);
+    expect(ledger.orphans(3)).toBe(12);
+    ledger.leases(linkOf('1', 2), snapshot('x'), 4);
+    expect([ledger.openRequests(), ledger.insideRequests()]).toEqual([8, 8]);
+    ledger.incarnate('another' as Incarnation, 5);
+    expect(ledger.openRequests()).toBe(0);
+  });
+
   test("a router's book is bounded: what is beyond is acknowledged, counted and not held", () => {
     let full = 0;
     const ledger = new Ledger({

@@ -66,6 +66,13 @@ interface Book {
   seq: number;
   closedSinceMs: number | null;
   readonly entries: Map<LeaseId, LedgerEntry>;
+  /** Of the entries, as the engine counts them. */
+  requests: number;
+}
+
+/** One attempt may be several requests to the engine: a list of prompts, a batch of embeddings, several answers. */
+export function requestsOf({ facts }: LedgerEntry): number {
+  return facts.requests ?? 1;
 }
 
 export class Ledger {
@@ -92,9 +99,16 @@ export class Ledger {
     return count;
   }
 
-  /** Open entries, the agent's own generations among them. */
-  insideCount(): number {
-    return this.openCount() + this.own.size;
+  /** Requests of routers in the engine, as it counts them. */
+  openRequests(): number {
+    let requests = 0;
+    for (const book of this.books.values()) requests += book.requests;
+    return requests;
+  }
+
+  /** The same, the agent's own generations among them. */
+  insideRequests(): number {
+    return this.openRequests() + this.own.size;
   }
 
   /** Last event of the link's router that is in the figures; -1 before its snapshot on this link. */
@@ -196,11 +210,11 @@ export class Ledger {
     }
   }
 
-  /** Entries of routers whose link has closed before `atMs`. */
+  /** Requests of routers whose link has closed before `atMs`. */
   orphans(atMs: number): number {
     let count = 0;
     for (const book of this.books.values()) {
-      if ((book.closedSinceMs ?? atMs) < atMs) count += book.entries.size;
+      if ((book.closedSinceMs ?? atMs) < atMs) count += book.requests;
     }
     return count;
   }
@@ -250,7 +264,14 @@ export class Ledger {
   private bookOf(from: LedgerLink): Book {
     let book = this.books.get(from.router);
     if (book === undefined) {
-      book = { link: null, order: -1, seq: -1, closedSinceMs: null, entries: new Map() };
+      book = {
+        link: null,
+        order: -1,
+        seq: -1,
+        closedSinceMs: null,
+        entries: new Map(),
+        requests: 0,
+      };
       this.books.set(from.router, book);
     }
     return book;
@@ -277,6 +298,7 @@ export class Ledger {
       if (book.entries.size >= MAX_OPEN) return this.listener.full();
       entry = entryOf(router, lease.facts, lease.sentMs);
       book.entries.set(entry.lease, entry);
+      book.requests += requestsOf(entry);
       this.listener.opened(entry);
     }
     if (lease.firstTokenMs !== null) this.showFirstToken(entry, lease.firstTokenMs);
@@ -293,7 +315,7 @@ export class Ledger {
     entry: LedgerEntry,
     end: { endedMs: number; outcome: AttemptOutcome | null; usage: Usage | null },
   ): void {
-    book.entries.delete(entry.lease);
+    if (book.entries.delete(entry.lease)) book.requests -= requestsOf(entry);
     entry.endedMs = Math.max(end.endedMs, entry.sentMs);
     entry.outcome = end.outcome;
     entry.usage = end.usage;

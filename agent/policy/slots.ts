@@ -99,12 +99,12 @@ export class SlotEstimate {
     if (running >= this.peak) this.plateau(scrape, running, nowMs);
   }
 
-  /** A request has left the engine while `open` were in it, itself included. */
-  ended(open: number, nowMs: number): void {
+  /** So many requests have left the engine while `open` were in it, themselves included. */
+  ended(open: number, nowMs: number, requests = 1): void {
     const max = this.runningMax(nowMs);
     const full = this.limit !== null || (max !== null && open >= max);
     if (full && this.lastEndMs !== null) {
-      const sample = Math.max(0, nowMs - this.lastEndMs);
+      const sample = Math.max(0, nowMs - this.lastEndMs) / requests;
       this.betweenEndsMs = smoothed(this.betweenEndsMs, sample);
     }
     this.lastEndMs = full ? nowMs : null;

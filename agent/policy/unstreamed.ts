@@ -11,17 +11,17 @@ const KEEP = 8_192;
 export class UnstreamedCount {
   /** Events that count against the engine's figure: all, and the instants of the recent ones. */
   private total = 0;
-  private recent: number[] = [];
+  private recent: { readonly atMs: number; readonly requests: number }[] = [];
   private base: { readonly engine: number; readonly counted: number } | null = null;
 
-  /** A stream showed its first token. */
-  streamed(atMs: number): void {
-    this.count(atMs);
+  /** A stream of so many requests showed its first token. */
+  streamed(atMs: number, requests = 1): void {
+    this.count(atMs, requests);
   }
 
-  /** A request that shows none has ended after its prefill. */
-  ended(atMs: number): void {
-    this.count(atMs);
+  /** So many requests that show none have ended after their prefill. */
+  ended(atMs: number, requests = 1): void {
+    this.count(atMs, requests);
   }
 
   clear(): void {
@@ -38,7 +38,8 @@ export class UnstreamedCount {
     const { firstTokensTotal, atMs } = scrape;
     this.forget(atMs);
     if (firstTokensTotal === null) return null;
-    const counted = this.total - this.recent.filter((each) => each > atMs).length;
+    let counted = this.total;
+    for (const each of this.recent) if (each.atMs > atMs) counted -= each.requests;
     if (open === 0 || this.base === null) {
       this.base = open === 0 ? { engine: firstTokensTotal, counted } : this.base;
       return null;
@@ -47,14 +48,14 @@ export class UnstreamedCount {
     return Math.min(open, Math.max(0, passed));
   }
 
-  private count(atMs: number): void {
-    this.total += 1;
-    this.recent.push(atMs);
+  private count(atMs: number, requests: number): void {
+    this.total += requests;
+    this.recent.push({ atMs, requests });
     if (this.recent.length > KEEP) this.recent.splice(0, KEEP / 2);
   }
 
   private forget(nowMs: number): void {
-    if ((this.recent[0] ?? nowMs) >= nowMs - KEEP_MS) return;
-    this.recent = this.recent.filter((each) => each >= nowMs - KEEP_MS);
+    if ((this.recent[0]?.atMs ?? nowMs) >= nowMs - KEEP_MS) return;
+    this.recent = this.recent.filter(({ atMs }) => atMs >= nowMs - KEEP_MS);
   }
 }

@@ -46,6 +46,18 @@ describe('a route', () => {
 });
 
 describe('what is read', () => {
+  test.each([
+    ['chat', { messages: MESSAGES, n: 4 }, 4],
+    ['chat', { messages: MESSAGES }, 1],
+    ['completions', { prompt: ['a', 'b'], n: 2 }, 2],
+    ['completions', { prompt: 'a', n: 0 }, 1],
+    ['completions', { prompt: 'a', n: 'many' }, 1],
+    ['completions', { prompt: 'a', n: null }, 1],
+    ['embeddings', { input: 'a', n: 4 }, 1],
+  ] as const)('of the answers to each prompt (%#)', (route, body, answers) => {
+    expect(parse(route, body).answers).toBe(answers);
+  });
+
   test('of a prefill: no stream, no tokens to come, whatever it asks for', () => {
     const body = { input: 'a', stream: true, stream_options: 7, max_tokens: 'many' };
     expect(parse('embeddings', body)).toMatchObject({

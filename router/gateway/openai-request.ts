@@ -21,6 +21,7 @@ export const OWNED_MEMBERS: readonly string[] = [
   'prompt',
   'stream',
   'stream_options',
+  'n',
   'max_tokens',
   'max_completion_tokens',
   'cache_salt',
@@ -54,6 +55,8 @@ export interface OpenAiRequest {
   readonly priority: number;
   /** 0 where nothing is generated. */
   readonly maxTokens: number | null;
+  /** Of each prompt (`n`), at least 1. What an engine would refuse counts as 1. */
+  readonly answers: number;
   /** The engine cuts a prompt that is too long instead of refusing it. */
   readonly truncates: boolean;
   /** None where the engine only tokenises. */
@@ -101,6 +104,7 @@ export function parseOpenAiRequest(
     streamOptions,
     priority: Math.max(0, readInteger(body['priority'], 'priority') ?? 0),
     maxTokens: generates ? readMaxTokens(body) : 0,
+    answers: generates ? answersOf(body['n']) : 1,
     truncates: (body['truncate_prompt_tokens'] ?? body['max_tokens_per_doc'] ?? null) !== null,
     prompts: readPrompts(route, body, context, context.seedOf(model)),
   };
@@ -192,6 +196,11 @@ function readMaxTokens(body: JsonObject): number | null {
     readInteger(body['max_completion_tokens'], 'max_completion_tokens') ??
     readInteger(body['max_tokens'], 'max_tokens');
   return value === null || value < 0 ? null : value;
+}
+
+/** The engine judges it. */
+function answersOf(value: unknown): number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 1;
 }
 
 function readPrompts(

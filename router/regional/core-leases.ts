@@ -225,6 +225,12 @@ function newLease(
   };
 }
 
+/** As an engine counts them: each prompt of a list, and each of its answers, is a request there. */
+function engineRequests({ request }: RequestState): number {
+  const { prompts, answers = 1 } = request;
+  return Math.max(1, prompts.length) * answers;
+}
+
 function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFacts {
   const { prompts, stream, maxTokens, work } = request.request;
   const parts: Record<string, number> = {};
@@ -241,6 +247,7 @@ function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFa
     const { hashLow: endLow, hashHigh: endHigh } = prompt.end;
     return { hashes: prompt.hashes, endLow, endHigh, turnEnds };
   });
+  const requests = engineRequests(request);
   return {
     lease,
     incarnation: scored.target.incarnation,
@@ -252,6 +259,7 @@ function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFa
     // Its whole answer shows the end of its prefill, as a first token does.
     streamed: stream || work === 'prefill',
     maxTokens,
+    ...(requests > 1 ? { requests } : {}),
     chains,
   };
 }

@@ -63,7 +63,10 @@ export function loadOf(
 /** Requests inside the engine: as reported, and what this router has sent since. */
 export function runningNow(target: TargetState): number | null {
   const reported = target.report?.running ?? null;
-  return reported === null ? null : reported + target.unacked.size;
+  if (reported === null) return null;
+  let sent = 0;
+  for (const { facts } of target.unacked) sent += facts.requests ?? 1;
+  return reported + sent;
 }
 
 /** The report's own backlog in ms at its time; null when it has none. */

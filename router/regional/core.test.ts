@@ -138,6 +138,17 @@ describe('a request', () => {
     const [sent] = sentTo(effects, 'a');
     expect(sent?.kind === 'sent' && sent.chains.length).toBe(2);
   });
+
+  test('counts for as many requests as the engine makes of it: prompts times answers', () => {
+    const rig = new CoreRig({ settings: { holdMs: 1e6 } });
+    rig.ready('a', { running: 1, runningMax: 8 });
+    const two = [chainOf([1]), chainOf([2])];
+    expect(sentTo(rig.arrive({ prompts: two, answers: 3 }), 'a')).toMatchObject([{ requests: 6 }]);
+    const [one] = sentTo(rig.arrive({}), 'a');
+    expect(one !== undefined && 'requests' in one).toBe(false);
+    // 1 as reported, 6 and 1 sent since: no slot is left.
+    expect(attemptsIn(rig.arrive({}))).toEqual([]);
+  });
 });
 
 describe('what is not known', () => {

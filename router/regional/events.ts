@@ -35,6 +35,8 @@ export interface RouteRequest {
   readonly priority: number;
   /** 0: nothing is generated, the answer is due when a first token would be. */
   readonly maxTokens: number | null;
+  /** Of each prompt; an engine runs each as a request of its own. Absent: 1. */
+  readonly answers?: number;
   /** Absent: a generation. */
   readonly work?: RequestWork;
   /** The engine cuts a prompt that is too long: none is refused for its length. Absent: it does not. */

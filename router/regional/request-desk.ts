@@ -227,6 +227,7 @@ export class RequestDesk {
       stream: request.stream,
       priority: request.priority,
       maxTokens: request.maxTokens,
+      answers: request.answers,
       work: request.work,
       truncates: request.truncates,
       clientDeadlineMs: clientDeadlineMs(call.request.headers),

@@ -8,7 +8,7 @@ import {
   encodeAgentMessage,
   encodeRouterMessage,
 } from './codec.ts';
-import { MAX_CHAINS, MAX_FRAME_BYTES } from './limits.ts';
+import { MAX_CHAINS, MAX_FRAME_BYTES, MAX_LEASE_REQUESTS } from './limits.ts';
 import type { AgentMessage, PrefixMessage, RouterMessage } from './messages.ts';
 
 interface Recorded<T> {
@@ -115,6 +115,7 @@ const facts = {
   }),
   streamed: fc.boolean(),
   maxTokens: fc.option(tokens),
+  requests: fc.integer({ min: 1, max: MAX_LEASE_REQUESTS }),
   chains: fc.array(fc.record({ hashes: words, endLow: u32, endHigh: u32, turnEnds: words }), {
     maxLength: 4,
   }),
@@ -362,6 +363,27 @@ describe('bounds of encoding', () => {
       const cut = facts ?? (decoded.ok && 'chains' in decoded.message ? decoded.message : null);
       expect(cut?.chains).toHaveLength(MAX_CHAINS);
     }
+  });
+});
+
+describe('a lease of several requests to the engine', () => {
+  const sent = recorded.router.find(({ message }) => message.kind === 'sent')!.message;
+  const told = (requests: unknown): unknown => {
+    const decoded = decodeRouterMessage(packed({ ...sent, chains: [], requests }));
+    if (!decoded.ok) return decoded.reason;
+    return 'requests' in decoded.message ? decoded.message.requests : 'absent';
+  };
+
+  it('says how many; one of a router that does not is one', () => {
+    if (sent.kind !== 'sent') throw new Error('no sent');
+    expect(told(64)).toBe(64);
+    expect([told(0), told(1.5), told(MAX_LEASE_REQUESTS + 1)]).toEqual(Array(3).fill('malformed'));
+    const decoded = decodeRouterMessage(encodeRouterMessage(sent));
+    expect(decoded.ok && 'requests' in decoded.message).toBe(false);
+    const batch = decodeRouterMessage(encodeRouterMessage({ ...sent, requests: 7 }));
+    expect(batch).toMatchObject({ ok: true, message: { requests: 7 } });
+    const vast = decodeRouterMessage(encodeRouterMessage({ ...sent, requests: 1e12 }));
+    expect(vast).toMatchObject({ ok: true, message: { requests: MAX_LEASE_REQUESTS } });
   });
 });
 

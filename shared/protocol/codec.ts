@@ -6,10 +6,17 @@
 
 import { Packr } from 'msgpackr';
 import type { z } from 'zod';
-import { MAX_CHAIN_CHUNKS, MAX_CHAINS, MAX_FRAME_BYTES, MAX_OPEN_LEASES } from './limits.ts';
+import {
+  MAX_CHAIN_CHUNKS,
+  MAX_CHAINS,
+  MAX_FRAME_BYTES,
+  MAX_LEASE_REQUESTS,
+  MAX_OPEN_LEASES,
+} from './limits.ts';
 import type {
   AgentMessage,
   ChainFacts,
+  LeaseFacts,
   Leases,
   PrefixRun,
   RouterMessage,
@@ -138,9 +145,14 @@ function wireForm(message: RouterMessage): unknown {
   }
 }
 
-/** A client decides how many prompts its request has, so the chains are cut here, never refused there. */
-function wireLease(lease: { readonly chains: readonly ChainFacts[] }): object {
-  return { ...lease, chains: lease.chains.slice(0, MAX_CHAINS).map(wireChain) };
+/** A client decides how many prompts and answers its request has, so they are cut here, never refused there. */
+function wireLease(lease: LeaseFacts): object {
+  const { requests } = lease;
+  return {
+    ...lease,
+    ...(requests === undefined ? {} : { requests: Math.min(requests, MAX_LEASE_REQUESTS) }),
+    chains: lease.chains.slice(0, MAX_CHAINS).map(wireChain),
+  };
 }
 
 function wireChain(chain: ChainFacts): unknown {

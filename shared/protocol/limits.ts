@@ -10,6 +10,8 @@ export const MAX_DEPTH = 12;
 export const MAX_CHAIN_CHUNKS = 131_072;
 /** Chains of one request: a list prompt has one an element. */
 export const MAX_CHAINS = 4_096;
+/** Requests to an engine that one attempt may be; more are counted as so many. */
+export const MAX_LEASE_REQUESTS = 65_536;
 export const MAX_OPEN_LEASES = 65_536;
 export const MAX_ENGINES = 256;
 export const MAX_RANKS = 1_024;

@@ -133,6 +133,8 @@ export interface LeaseFacts {
   readonly parts: Readonly<Record<string, number>>;
   readonly streamed: boolean;
   readonly maxTokens: number | null;
+  /** Requests that an engine makes of it and counts: elements of a list × answers of each. Absent: 1. */
+  readonly requests?: number | undefined;
   /** The prompt's chains, one an element of a list prompt. */
   readonly chains: readonly ChainFacts[];
 }

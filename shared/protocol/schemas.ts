@@ -11,6 +11,7 @@ import {
   MAX_CHAIN_CHUNKS,
   MAX_CHAINS,
   MAX_ENGINES,
+  MAX_LEASE_REQUESTS,
   MAX_LEAVES,
   MAX_LORAS,
   MAX_MODELS,
@@ -194,6 +195,7 @@ const leaseFacts = {
   parts,
   streamed: z.boolean(),
   maxTokens: amount.nullable(),
+  requests: z.int().min(1).max(MAX_LEASE_REQUESTS).optional(),
   chains: z.array(chain).max(MAX_CHAINS),
 };
 

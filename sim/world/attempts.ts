@@ -12,6 +12,8 @@ import type { Planned } from './timeline.ts';
 /** What the engine is to compute for a request: routing never sees this. */
 export interface RequestWork {
   readonly tokenIds: Uint32Array;
+  /** The other prompts of a list: each is a request of its own to the engine, with an answer as long. */
+  readonly others?: readonly Uint32Array[];
   /** One generated token each. */
   readonly answerIds: Uint32Array;
   readonly salt: string;
@@ -104,17 +106,27 @@ export class Attempts {
       );
       return;
     }
-    engine.call({
-      id: attempt.lease,
-      ...work,
-      rank: attempt.target.rank,
-      firstToken: () => this.#travel(() => this.#firstToken(running)),
-      end: (end) => this.#travel(() => this.#end(running, resultOf(end))),
-    });
+    const { answerIds, salt } = work;
+    const ends: EngineEnd[] = [];
+    for (const { id, tokenIds } of partsOf(running)) {
+      engine.call({
+        ...{ id, tokenIds, answerIds, salt },
+        rank: attempt.target.rank,
+        firstToken: () => this.#travel(() => this.#firstToken(running)),
+        end: (end) => this.#travel(() => this.#partEnded(running, ends, end)),
+      });
+    }
+  }
+
+  /** The answer is whole when all parts have ended; the first that fails fails it. */
+  #partEnded(running: Running, ends: EngineEnd[], end: EngineEnd): void {
+    ends.push(end);
+    if (end.kind !== 'complete') this.#end(running, resultOf(end));
+    else if (ends.length > (running.work.others?.length ?? 0)) this.#end(running, wholeOf(ends));
   }
 
   #firstToken(running: Running): void {
-    if (running.ended || !running.streamed) return;
+    if (running.ended || running.committed || !running.streamed) return;
     running.committed = true;
     this.#armStall(running, running.attempt.stallTimeoutMs);
     this.#options.firstToken(running.attempt);
@@ -125,7 +137,7 @@ export class Attempts {
     const { timeline } = this.#options.context;
     timeline.cancel(running.timer);
     running.timer = timeline.after(inMs, () => {
-      const quietMs = timeline.nowMs - (running.engine?.lastTokenMs(running.attempt.lease) ?? 0);
+      const quietMs = timeline.nowMs - lastTokenMs(running);
       const leftMs = running.attempt.stallTimeoutMs - quietMs;
       if (leftMs > 0.001) this.#armStall(running, leftMs);
       else this.#end(running, { kind: 'serverFault', cause: 'stall', detail: 'no token' });
@@ -145,12 +157,38 @@ export class Attempts {
   #hangUp(running: Running): void {
     running.ended = true;
     this.#options.context.timeline.cancel(running.timer);
-    this.#travel(() => running.engine?.abort(running.attempt.lease));
+    this.#travel(() => {
+      for (const { id } of partsOf(running)) running.engine?.abort(id);
+    });
   }
 
   #travel(task: () => void): void {
     this.#options.context.timeline.after(this.#options.netMs, task);
   }
+}
+
+/** The calls to the engine that an attempt is. */
+function partsOf({ attempt, work }: Running): { id: string; tokenIds: Uint32Array }[] {
+  const others = (work.others ?? []).map((tokenIds, k) => ({
+    id: `${attempt.lease}/${k + 1}`,
+    tokenIds,
+  }));
+  return [{ id: attempt.lease, tokenIds: work.tokenIds }, ...others];
+}
+
+function lastTokenMs(running: Running): number {
+  return Math.max(...partsOf(running).map(({ id }) => running.engine?.lastTokenMs(id) ?? 0));
+}
+
+function wholeOf(ends: readonly EngineEnd[]): AttemptResult {
+  const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
+  for (const end of ends) {
+    if (end.kind !== 'complete') continue;
+    usage.promptTokens += end.usage.promptTokens;
+    usage.cachedTokens += end.usage.cachedTokens ?? 0;
+    usage.completionTokens += end.usage.completionTokens;
+  }
+  return { kind: 'complete', usage };
 }
 
 function resultOf(end: EngineEnd): AttemptResult {

@@ -2,11 +2,14 @@
 
 import { describe, expect, test } from 'vitest';
 import { ForeignTraffic } from '../../agent/policy/foreign.ts';
+import { LedgerHistory } from '../../agent/policy/ledger-history.ts';
+import type { LedgerEntry } from '../../agent/policy/ledger.ts';
+import { BatchClients } from './batches.ts';
 import { ForeignClients } from './foreign.ts';
 import { watchReports, type Sample } from './report-watch.ts';
 import { DEMO, SMALL_TALK } from './test-worlds.ts';
 import { without } from './without.ts';
-import { World, type WorldOptions } from './world.ts';
+import { World, WORLD_MODEL, type WorldOptions } from './world.ts';
 
 /** Requests wait in the engine: four slots, and routers that hold nothing back. */
 const CROWDED = { ...DEMO, maxNumSeqs: 4 };
@@ -50,6 +53,47 @@ test('the bound fails without asking how far routers have been heard', () => {
   without(ForeignTraffic.prototype, { name: 'heard', make }, () => {
     const links = { delayMs: 1_800, jitterMs: 200 };
     expect(mostUnattributed(1, { links }).most).toBeGreaterThan(0);
+  });
+});
+
+/** The same of lists of prompts, each of which an engine counts as so many requests. */
+function mostOfBatches(seed: number, streamed: boolean) {
+  const world = new World({ seed, profile: CROWDED, replicas: 2, routers: 2, router: EAGER });
+  world.runUntilReady();
+  let most = 0;
+  let waited = 0;
+  let running = 0;
+  watchReports(world, ({ report, truth }) => {
+    most = Math.max(most, report.unattributedTokens ?? 0);
+    running = Math.max(running, report.running ?? 0);
+    if (truth.waiting > 4) waited++;
+  });
+  const shape = { prompts: 12, promptTokens: 200, answerTokens: 30, streamed };
+  new BatchClients(world.context, world.routers, { model: WORLD_MODEL, ...shape }).closedLoop(
+    6,
+    500,
+  );
+  world.run(30_000);
+  return { most, waited, running };
+}
+
+describe.each([true, false])('lists of prompts, streamed: %s', (streamed) => {
+  test('are no foreign traffic', () => {
+    const { most, waited, running } = mostOfBatches(1, streamed);
+    expect(waited).toBeGreaterThan(50);
+    expect(running).toBeGreaterThan(12);
+    expect(most).toBe(0);
+  });
+
+  test('are where each counts as one request', () => {
+    const make = (opened: LedgerHistory['opened']) =>
+      function asOne(this: LedgerHistory, entry: LedgerEntry): void {
+        Object.assign(entry, { facts: { ...entry.facts, requests: 1 } });
+        opened.call(this, entry);
+      };
+    without(LedgerHistory.prototype, { name: 'opened', make }, () => {
+      expect(mostOfBatches(1, streamed).most).toBeGreaterThan(1_000);
+    });
   });
 });
 
