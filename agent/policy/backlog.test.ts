@@ -176,6 +176,19 @@ describe('a request given up in mid-prefill', () => {
   });
 });
 
+test('a batch counts for its requests, and is past its prefill only when all of them are', () => {
+  const backlog = new Backlog();
+  const one = entryAt(0, 1_000, false);
+  const batch: LedgerEntry = { ...one, facts: { ...one.facts, requests: 4 } };
+  backlog.add(batch);
+  backlog.add(entryAt(1, 1_000, false));
+  expect([backlog.size, backlog.requests, backlog.unstreamedAt(1)]).toEqual([2, 5, 5]);
+  backlog.correct(3, CURVE, 50);
+  expect(batch.prefillEndMs).toBeNull();
+  backlog.correct(4, CURVE, 60);
+  expect([batch.prefillEndMs, backlog.requests]).toEqual([60, 1]);
+});
+
 test('where the batch has no room nothing is under way; with room for one, one is', () => {
   const backlog = new Backlog();
   for (const sentMs of [0, 0, 0]) backlog.add(entryAt(sentMs, 500));

@@ -92,6 +92,12 @@ describe('the wait for a slot', () => {
     expect(slots.slotWaitMs(10, 2_000)).toBeCloseTo(600);
   });
 
+  test('takes the end of a batch for as many ends as it had requests', () => {
+    const slots = new SlotEstimate(8);
+    for (let i = 0; i <= 10; i += 1) slots.ended(16, i * 800, 4);
+    expect(slots.slotWaitMs(8, 8_000)).toBeCloseTo(200);
+  });
+
   test('concerns those inside only when there are more than slots', () => {
     const slots = new SlotEstimate(8);
     expect(slots.limits(8, 0)).toBe(false);
