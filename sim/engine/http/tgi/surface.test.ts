@@ -38,32 +38,6 @@ describe('answers', () => {
     expect(body.usage.completion_tokens).toBe(20);
   });
 
-  it.each([
-    ['required', 'required'],
-    ['named', { type: 'function', function: { name: 'look' } }],
-  ])('calls a tool that is %s, whole and streamed', async (_how, tool_choice) => {
-    const test = await start();
-    const parameters = { type: 'object', properties: { city: { type: 'string' } } };
-    const tools = [{ type: 'function', function: { name: 'look', parameters } }];
-    const body = { ...CHAT, max_tokens: 200, tools, tool_choice };
-    const [choice] = JSON.parse((await answered(test, body)).text).choices;
-    const [called] = choice.message.tool_calls;
-    expect(called.function.name).toBe('look');
-    expect(JSON.parse(called.function.arguments)).toEqual({ city: 'sea' });
-    expect(choice.message.content ?? '').toBe('');
-    expect(choice.finish_reason).toBe('stop');
-    const text = (await answered(test, { ...body, stream: true })).text;
-    const chunks = dataOf(text)
-      .slice(0, -1)
-      .map((event) => JSON.parse(event).choices[0]);
-    const calls = chunks.flatMap(({ delta }) => delta.tool_calls ?? []);
-    expect(calls.map((each) => each.function.name).filter(Boolean)).toEqual(['look']);
-    const told = calls.map((each) => each.function.arguments).join('');
-    expect(JSON.parse(told)).toEqual({ city: 'sea' });
-    expect(chunks.every(({ delta }) => (delta.content ?? '') === '')).toBe(true);
-    expect(chunks.at(-1).finish_reason).toBe('stop');
-  });
-
   it('tells in headers where the time of a whole answer went', async () => {
     const test = await start();
     const answer = await answered(test, CHAT);
