@@ -149,6 +149,19 @@ test('proves one rank of several: the others are probed before anybody needs the
   expect(probed().filter((rank) => rank > 0)).toEqual([1, 2]);
 });
 
+test('looks at the engine again as soon as calibration is over, whose work it no longer holds', () => {
+  const engine = new FakeEngine();
+  engine.rank = { ...engine.rank, kvUsageRatio: 0.5 };
+  const h = new Harness({ engine, settings: { scrapeIntervalMs: 5_000 } });
+  const link = h.link('a');
+  h.advance(100);
+  while (h.report(link).phase !== 'ready') h.advance(10);
+  expect(h.report(link).kvUsageRatio).toBe(0.5);
+  engine.rank = { ...engine.rank, kvUsageRatio: 0 };
+  h.advance(200);
+  expect(h.report(link).kvUsageRatio).toBe(0);
+});
+
 describe('an engine that comes back with other ranks than it had', () => {
   function restarted(change: Partial<FakeEngine>): { h: Harness; phases: () => unknown[] } {
     const engine = new FakeEngine();

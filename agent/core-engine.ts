@@ -179,8 +179,10 @@ export class EngineState {
 
   /** What a router remembers of this engine's earlier agent. */
   offer(states: readonly ResumeState[], nowMs: number): void {
+    const before = this.lifecycle.phase;
     this.offers = [...this.offers, ...states].slice(-MAX_OFFERS);
     this.tryResume(nowMs);
+    this.notePhase(before);
   }
 
   run(linksSettled: boolean, nowMs: number): void {
@@ -352,6 +354,8 @@ export class EngineState {
     const { phase } = this.lifecycle;
     if (phase === before) return;
     this.touch();
+    // The last look may have been at the middle of calibration.
+    if (phase === 'ready') this.questions.scrapeBy(this.nowMs + RECHECK_MS);
     const level = phase === 'dead' ? 'warn' : 'info';
     this.context.log(level, 'phase', { replica: this.engine.replica, from: before, to: phase });
   }

@@ -103,6 +103,8 @@ export class Harness {
     readonly message: AgentMessage;
   }[] = [];
   readonly logs: string[] = [];
+  /** Of the engine, as they were logged. */
+  readonly phases: unknown[] = [];
   /** Numbers from which KV batches were asked for again. */
   readonly replays: number[] = [];
   /** Ranks left, as often as it was said. */
@@ -199,6 +201,7 @@ export class Harness {
       this.sent.push({ atMs: this.nowMs, link: effect.link, message: effect.message });
     } else if (effect.kind === 'log') {
       this.logs.push(effect.code);
+      if (effect.code === 'phase') this.phases.push(effect.fields['to']);
     } else if (effect.kind === 'fewerRanks') {
       this.fewerRanks.push(effect.ranks);
     } else if (effect.kind === 'replayKv') {

@@ -456,6 +456,15 @@ test('what waits in an engine that shows no load is unknown, not the ledger’s 
 });
 
 describe('a restarted agent', () => {
+  test.each([0, 50])('says that it is ready, though told %s ms late of the engine', (lateMs) => {
+    const { h, router } = ready(new FakeEngine());
+    const restarted = new Harness({ engine: h.engine, seed: 2, startMs: h.nowMs });
+    restarted.advance(lateMs);
+    restarted.link('a', { resume: [resumeOf(router)] });
+    restarted.advance(50);
+    expect(restarted.phases.at(-1)).toBe('ready');
+  });
+
   test.each([
     ['with a start time', 1_000],
     ['without a start time', null],
