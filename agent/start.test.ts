@@ -62,6 +62,7 @@ async function agent(
   engines: readonly { url: string; pidFile?: string }[],
   routers: readonly FakeRouter[],
   overrides: Partial<AgentOptions> = {},
+  runtime = testRuntime(),
 ): Promise<RunningAgent> {
   const started = await startAgent(
     {
@@ -78,7 +79,7 @@ async function agent(
       settings: QUICK,
       ...overrides,
     },
-    testRuntime(),
+    runtime,
     { listProcesses: () => Promise.resolve([]) },
   );
   running.push(() => started.close());
@@ -170,6 +171,16 @@ describe('an agent beside a simulated engine', () => {
     // No process has this number: it is above the kernel's limit.
     await writeFile(pidFile, '4194999\n');
     await until(() => phaseOf(started) === 'dead');
+  }, 20_000);
+
+  it('says once which of an engine’s files are not there, when the engine answers', async () => {
+    const pidFile = join(await mkdtemp(join(tmpdir(), 'spillway-agent-')), 'typo.pid');
+    const { url } = await engine();
+    const runtime = testRuntime();
+    const started = await agent([{ url, pidFile }], [await router()], {}, runtime);
+    await until(() => phaseOf(started) === 'ready');
+    const said = runtime.lines.filter((line) => JSON.stringify(line).includes('no such file'));
+    expect(said).toMatchObject([{ file: pidFile, replica: replicaOf(url) }]);
   }, 20_000);
 
   it('begins anew when an engine turns out to have more ranks than the hello said', async () => {

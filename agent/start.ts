@@ -28,6 +28,7 @@ import type { AgentEngineOptions, AgentOptions, PeerTlsOptions } from './options
 import type { KvEventsOptions } from './policy/kv-event.ts';
 import { KvEars } from './kv-ears.ts';
 import { generate, type GenerationDialect } from './probe.ts';
+import { readQuietly } from './quiet-file.ts';
 import { EngineReader } from './scrape.ts';
 
 export interface RunningAgent {
@@ -76,6 +77,8 @@ interface EngineBeside {
   /** As configured; null: as the engine tells. */
   readonly kvEvents: KvEventsOptions | null;
   ranks: number;
+  /** Files that tell of its process, until they were looked for beside an engine that answers. */
+  files: readonly string[];
   /** Of its process, where evidence names one. */
   pid: number | null;
 }
@@ -207,6 +210,7 @@ class Agent implements RunningAgent {
       }),
       kvEvents: engine.kvEvents ?? null,
       ranks: 1,
+      files: [pidFile, logFile ?? null].filter((path) => path !== null),
       pid: null,
     };
   }
@@ -337,9 +341,20 @@ class Agent implements RunningAgent {
     const ranks = result.kind === 'ok' ? result.scrape.ranks.length : 0;
     if (ranks > engine.ranks) return this.#beginAnew(life, engine, ranks);
     const port = result.kind === 'ok' ? 'answers' : 'refuses';
+    if (port === 'answers') void this.#lookForFiles(engine);
     const evidence = await engine.witness.evidence(port);
     engine.pid = evidence.process?.pid ?? engine.pid;
     life.driver.post({ kind: 'scraped', replica, sentMs, result, evidence });
+  }
+
+  /** Said once: before an engine answers its files may not be there yet. */
+  async #lookForFiles(engine: EngineBeside): Promise<void> {
+    const { replica, files } = engine;
+    engine.files = [];
+    for (const file of files) {
+      if ((await readQuietly(file, 1)) !== null) continue;
+      this.#runtime.log.warn({ replica, file }, 'no such file, or not to be read');
+    }
   }
 
   async #beginAnew(life: Life, engine: EngineBeside, ranks: number): Promise<void> {

@@ -113,6 +113,14 @@ describe('a look at engines', () => {
     );
   });
 
+  it('names some of the models of a server that has many', async () => {
+    const data = Array.from({ length: 30 }, (_, at) => ({ id: `m${at + 10}`, owned_by: 'me' }));
+    const [line] = await linesOf(
+      await scripted({ '/v1/models': { data }, '/v1/completions': completion }),
+    );
+    expect(line).toContain(', m10, m11, m12, m13, m14, m15, m16, m17 and 22 more');
+  });
+
   it('names what is missing of SGLang in its own words', async () => {
     const plain = { choices: [], usage: { prompt_tokens: 5, completion_tokens: 1 } };
     const lines = await linesOf(

@@ -6,6 +6,9 @@ import { engineAddress } from './address.ts';
 import { detectEngine } from './detect.ts';
 import type { Detection, EngineFacts } from './facts.ts';
 
+/** Of a server's models, in one line. */
+const NAMED_MODELS = 8;
+
 export interface SurveyedEngine {
   readonly url: string;
   /** As the person said. */
@@ -67,14 +70,21 @@ export async function surveyEngines({
 /** `up` makes one pool, and a pool has one base model. */
 function modelProblems(engines: readonly SurveyedEngine[]): string[] {
   const found = engines.flatMap(({ url, detection }) =>
-    detection.kind === 'found' ? [{ url, models: detection.facts.models.join(', ') }] : [],
+    detection.kind === 'found' ? [{ url, models: detection.facts.models }] : [],
   );
   const first = found[0];
-  const other = found.find((engine) => engine.models !== first?.models);
+  const other = found.find((engine) => engine.models.join('\n') !== first?.models.join('\n'));
   if (first === undefined || other === undefined) return [];
   return [
-    `${other.url}: serves ${other.models}, but ${first.url} serves ${first.models}: engines of one pool serve the same model; start one \`spillway up\` for each, or use fleet.yaml with two pools`,
+    `${other.url}: serves ${named(other.models)}, but ${first.url} serves ${named(first.models)}: engines of one pool serve the same model; start one \`spillway up\` for each, or use fleet.yaml with two pools`,
   ];
+}
+
+/** A server may have hundreds. */
+function named(models: readonly string[]): string {
+  const more = models.length - NAMED_MODELS;
+  const shown = models.slice(0, NAMED_MODELS).join(', ');
+  return more > 0 ? `${shown} and ${more} more` : shown;
 }
 
 /** What figures mean to a person, and what is done without them. */
@@ -102,7 +112,7 @@ export function describeSurvey(engines: readonly SurveyedEngine[]): string[] {
     const what = `${ENGINE_TITLES[kind]}${version === null ? '' : ` ${version}`}`;
     const told = unknown.map((name) => UNKNOWN[name]).join(', ');
     return [
-      `found    ${url}: ${what}, ${models.join(', ')}${length}${several}`,
+      `found    ${url}: ${what}, ${named(models)}${length}${several}`,
       ...(answersAs === null
         ? []
         : [

@@ -3,6 +3,7 @@
 
 import { ERRORS, type ErrorCode, type LogLevel } from '../../shared/errors.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
+import { routeLabel } from './http-listener.ts';
 
 export const OUTCOMES = [
   'complete',
@@ -25,6 +26,7 @@ export interface RequestRecord {
   readonly clientId: string | null;
   /** Name of the client's key, or subject of its certificate. */
   readonly client: string | null;
+  /** Name of the route; the path, cut, where it is none. */
   readonly route: string;
   readonly outcome: Outcome;
   readonly status: number | null;
@@ -91,7 +93,8 @@ function plainRecord(
   { outcome, durationMs }: { readonly outcome: Outcome; readonly durationMs: number },
 ): RequestRecord {
   const { id, clientId, client } = call;
-  const route = call.path.slice(0, 80);
+  const name = routeLabel(call.path);
+  const route = name === 'other' ? call.path.slice(0, 80) : name;
   return {
     id,
     clientId,
