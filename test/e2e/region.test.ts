@@ -311,7 +311,9 @@ describe('a reload', () => {
     running.reload(reloadable);
     const answer = await ask(running, { model: 'public' });
     expect(answer.model).toBe('sim-model');
-    expect(JSON.stringify(beside.received().at(-1))).toContain('pepper');
+    expect(JSON.stringify(beside.received().findLast(({ method }) => method === 'POST'))).toContain(
+      'pepper',
+    );
     const long = [{ role: 'user', content: 'x'.repeat(500) }];
     await expect(ask(running, { model: 'public', messages: long })).rejects.toMatchObject({
       status: 413,
