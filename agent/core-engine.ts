@@ -195,6 +195,9 @@ export class EngineState {
     if (this.canGenerate && this.identity !== null) this.generations.run(this.identity, nowMs);
     for (const target of this.targets) target.run(nowMs);
     this.notePhase(before);
+    // The last look may have been at the middle of calibration.
+    const proved = before !== 'ready' && this.lifecycle.phase === 'ready';
+    if (proved) this.questions.scrapeBy(nowMs + RECHECK_MS);
     this.health.run(nowMs);
   }
 
@@ -354,8 +357,6 @@ export class EngineState {
     const { phase } = this.lifecycle;
     if (phase === before) return;
     this.touch();
-    // The last look may have been at the middle of calibration.
-    if (phase === 'ready') this.questions.scrapeBy(this.nowMs + RECHECK_MS);
     const level = phase === 'dead' ? 'warn' : 'info';
     this.context.log(level, 'phase', { replica: this.engine.replica, from: before, to: phase });
   }
