@@ -119,6 +119,9 @@ export class AgentHost {
         return this.#links.get(effect.link)?.fromAgent(effect.message);
       case 'close':
         return this.#links.get(effect.link)?.cut(false);
+      case 'fewerRanks':
+        // A host's engine keeps the ranks that it began with, and refuses none of them.
+        throw new Error(`${effect.replica} has lost ranks`);
       case 'limit':
         this.counts.set(effect.limit, (this.counts.get(effect.limit) ?? 0) + 1);
         return;
