@@ -1,5 +1,6 @@
 // `load-mixed.json`: conversations that arrive at random, half of them streamed, while counters and gauges are looked at;
-// the engine does nothing else. What a cost curve can be learned from and tried on.
+// the engine does nothing else. What a cost curve can be learned from and tried on, behind four lone prefills as an
+// agent calibrates with.
 
 import { seededRandom, type Random } from '../../shared/lib/random.ts';
 import { call, openStream } from '../conformance/client.ts';
@@ -18,6 +19,9 @@ const SHARED_BYTES = 5_000;
 const FIRST_BYTES = [600, 24_000] as const;
 const NEXT_BYTES = [200, 6_000] as const;
 const ANSWER_TOKENS = [16, 200] as const;
+/** Some 256 and 2,048 tokens, after nothing and after some 8,000. */
+const LONE_BYTES = [870, 6_900] as const;
+const CONTEXT_BYTES = 27_000;
 
 /** Sampled every `SAMPLE_MS`; of histograms sum and count. */
 const SAMPLED = [
@@ -75,6 +79,7 @@ export async function recordMixedLoad(engine: Engine): Promise<object> {
   const { url } = engine.place;
   // What a first request of its kind costs once is not part of what is recorded.
   await warmUp(url, random);
+  const calibration = await lonePrefills(url, random);
   const before = readCpu();
   const load = runLoad(url, random);
   const metrics = await sampleUntil(url, load);
@@ -88,6 +93,7 @@ export async function recordMixedLoad(engine: Engine): Promise<object> {
       engine: round(coresOfGroup(before, after, engine.pid)),
       others: round(coresOfOthers(before, after, groups)),
     },
+    calibration,
     requests: await load,
     metrics,
   };
@@ -99,6 +105,27 @@ async function warmUp(url: string, random: Random): Promise<void> {
     const body = { model: MODEL, messages, max_tokens: 20 };
     await call(url, '/v1/chat/completions', { body });
   }
+}
+
+type LonePrefill = Pick<RecordedRequest, 'ttftMs' | 'promptTokens' | 'cachedTokens'>;
+
+async function lonePrefills(url: string, random: Random): Promise<LonePrefill[]> {
+  const context = prose(random, CONTEXT_BYTES);
+  const ask = (content: string): Promise<TurnAnswer> =>
+    streamed(url, { model: MODEL, messages: [{ role: 'user', content }], max_tokens: 1 });
+  await ask(context);
+  const measured: LonePrefill[] = [];
+  for (const before of ['', context]) {
+    for (const bytes of LONE_BYTES) {
+      const { usage, openedMs } = await ask(before + prose(random, bytes));
+      measured.push({
+        ttftMs: openedMs,
+        promptTokens: usage.prompt_tokens,
+        cachedTokens: usage.prompt_tokens_details.cached_tokens,
+      });
+    }
+  }
+  return measured;
 }
 
 /** Arrivals of a Poisson process; each is the next turn of a conversation that is not open, or a new one. */
@@ -177,6 +204,8 @@ async function takeTurn(
 interface TurnAnswer {
   readonly text: string;
   readonly usage: Usage;
+  /** The role comes with the first token, whether that is text or not; null where the answer came in one piece. */
+  readonly openedMs: number | null;
   readonly tokensAtMs: readonly number[] | null;
 }
 
@@ -201,7 +230,8 @@ async function streamed(url: string, body: object): Promise<TurnAnswer> {
     text += piece;
   }
   if (usage === null) throw new Error('a stream without usage');
-  return { text, usage, tokensAtMs };
+  const openedMs = round(stream.events[0]?.atMs ?? Number.NaN);
+  return { text, usage, openedMs, tokensAtMs };
 }
 
 async function whole(url: string, body: object): Promise<TurnAnswer> {
@@ -211,7 +241,7 @@ async function whole(url: string, body: object): Promise<TurnAnswer> {
     usage: Usage;
   };
   const text = parsed.choices[0]?.message.content ?? '';
-  return { text, usage: parsed.usage, tokensAtMs: null };
+  return { text, usage: parsed.usage, openedMs: null, tokensAtMs: null };
 }
 
 async function sampleUntil(url: string, work: Promise<unknown>): Promise<object[]> {
