@@ -119,6 +119,7 @@ describe('spillway up', () => {
     await up.printed(/found {4}\S+ vLLM 0\.32\.0, m,/);
     await up.printed(/waiting {2}http:\/\/127\.0\.0\.1:1: nothing listens there yet/);
     const [, base] = await up.printed(/Spillway listens on (http:\S+)/);
+    await up.printed(/"model": "m"/);
     await expect
       .poll(async () => (await fetch(`${base ?? ''}/readyz`)).status, { timeout: 20_000 })
       .toBe(200);

@@ -99,7 +99,10 @@ async function run(command: Command, flags: Flags): Promise<void> {
     ...setOverlays(flags.set ?? []),
   ]);
   for (const line of describeSurvey(survey.engines)) console.log(line);
-  await serve(config, flags);
+  const [model = null] = survey.engines.flatMap(({ detection }) =>
+    detection.kind === 'found' ? detection.facts.models : [],
+  );
+  await serve(config, flags, model);
 }
 
 /** For the survey; agent and router open the file for themselves. Null: the system's CAs. */
@@ -136,7 +139,8 @@ function upOverlays(
   ];
 }
 
-async function serve(config: FleetConfig, { host }: Flags): Promise<void> {
+/** `model`: one that every engine serves. */
+async function serve(config: FleetConfig, { host }: Flags, model: string | null): Promise<void> {
   const { agent } = config;
   if (agent === undefined) throw new Error('up always has an agent');
   const { startAgent } = await import('../../agent/start.ts');
@@ -159,7 +163,7 @@ async function serve(config: FleetConfig, { host }: Flags): Promise<void> {
   });
   for (const line of tryItLines(
     { host, port: router.clientsPort, tls: config.router.clients.tls !== null },
-    null,
+    model,
   ))
     console.log(line);
 }
