@@ -11,6 +11,7 @@ export default defineConfig({
   test: {
     testTimeout: 30_000,
     hookTimeout: 30_000,
+    setupFiles: ['test/seeded-properties.ts'],
     // What is polled for is a condition: a busy machine takes longer over it than the default second.
     expect: { poll: { timeout: 20_000 } },
     projects: [
