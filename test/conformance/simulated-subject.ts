@@ -5,10 +5,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startGroup, type ProcessGroup } from '../engines/process-group.ts';
-import { freePort } from '../engines/vllm.ts';
+import { freePort } from '../free-ports.ts';
 import { call } from './client.ts';
 import type { Capability, ConformanceSubject, SubjectSizes } from './subject.ts';
-import { ADAPTER, eventFlags, eventsAt, limitFlags, SIZES } from './subject-setup.ts';
+import { ADAPTER, eventFlags, eventPorts, eventsAt, limitFlags, SIZES } from './subject-setup.ts';
 
 const MODEL = 'tiny-llama';
 /** Long enough to be seen, and to be told to stop in. */
@@ -34,7 +34,7 @@ export interface SimulatedSubject extends ConformanceSubject {
 /** One rank with an adapter, or two ranks behind one port. */
 export async function simulatedSubject(ranks: 1 | 2 = 1): Promise<SimulatedSubject> {
   const port = await freePort();
-  const [publish, replay] = [await freePort(), await freePort()];
+  const { publish, replay } = await eventPorts();
   const url = `http://127.0.0.1:${port}`;
   const folder = mkdtempSync(join(tmpdir(), 'spillway-conformance-'));
   const sizes = ranks === 1 ? SIZES : { ...SIZES, maxInFlight: null };

@@ -1,6 +1,7 @@
 // What the simulated engine and the real one are started with alike: sizes small enough to be filled in seconds, where
 // KV events are, and the flags that say both.
 
+import { freePorts } from '../free-ports.ts';
 import type { SubjectEvents, SubjectSizes } from './subject.ts';
 
 const TOPIC = 'kv@conformance';
@@ -14,6 +15,12 @@ export const SIZES: SubjectSizes = {
   kvBlocks: 320,
   maxInFlight: 12,
 };
+
+/** Where a subject may publish and replay: the second rank takes the next port of each. */
+export async function eventPorts(): Promise<{ readonly publish: number; readonly replay: number }> {
+  const [publish, , replay] = await freePorts(4);
+  return { publish: publish!, replay: replay! };
+}
 
 /** Of a subject that publishes and replays on these ports. */
 export function eventsAt(publish: number, replay: number): SubjectEvents {

@@ -3,7 +3,6 @@
 
 import { appendFile, chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import { createServer as createPort } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -18,6 +17,7 @@ import { systemTimers } from '../../shared/runtime/timers.ts';
 import { testRuntime } from '../../shared/runtime/link-fakes.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES } from '../../sim/engine/profiles.ts';
+import { freePort } from '../free-ports.ts';
 import { agentOptions } from './agent-options.ts';
 import { Running } from './fleet.ts';
 import { until } from './until.ts';
@@ -78,22 +78,13 @@ async function get(running: RunningAgent, path: string): Promise<string> {
 
 /** A simulated engine of its own process that never ends loading. */
 async function loadingEngine(): Promise<{ readonly running: Running; readonly url: string }> {
+  // A command line has to name its port to be recognised by it.
   const port = await freePort();
   const args = ['engine-sim', '--port', String(port), '--loading-ms', '3600000'];
   const running = new Running(args);
   open.push(() => running.end('SIGKILL'));
   await running.says(/simulated engine/);
   return { running, url: `http://127.0.0.1:${port}` };
-}
-
-/** A command line has to name its port to be recognised by it. */
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createPort().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 describe('an engine that is killed while it loads', () => {

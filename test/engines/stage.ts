@@ -13,8 +13,9 @@ import { Fleet, type RequestLine } from './fleet.ts';
 import { PhaseWatch } from './phases.ts';
 import type { ScoredTurn } from './scoring.ts';
 import type { Verdict } from './verdict.ts';
-import { Engine, freePort, placeEngine } from './vllm.ts';
+import { Engine, placeEngine } from './vllm.ts';
 import { waitFor } from './wait.ts';
+import { freePort } from '../free-ports.ts';
 
 export interface Run {
   readonly verdict: Verdict;

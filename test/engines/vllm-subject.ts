@@ -4,9 +4,16 @@
 import { join } from 'node:path';
 import { seededRandom } from '../../shared/lib/random.ts';
 import type { Capability, ConformanceSubject, SubjectSizes } from '../conformance/subject.ts';
-import { ADAPTER, eventFlags, eventsAt, limitFlags, SIZES } from '../conformance/subject-setup.ts';
+import {
+  ADAPTER,
+  eventFlags,
+  eventPorts,
+  eventsAt,
+  limitFlags,
+  SIZES,
+} from '../conformance/subject-setup.ts';
 import { writeLoraAdapter } from './lora-adapter.ts';
-import { Engine, freePort, MODEL, placeEngine, type EngineSetup } from './vllm.ts';
+import { Engine, MODEL, placeEngine, type EngineSetup } from './vllm.ts';
 
 /** Starting takes a minute or two on a quiet machine, several on a busy one. */
 const START_LIMIT_MS = 400_000;
@@ -56,7 +63,7 @@ interface SubjectPlan {
 }
 
 async function subjectOf(place: SubjectPlace, plan: SubjectPlan): Promise<ConformanceSubject> {
-  const [publish, replay] = await freeRankPorts();
+  const { publish, replay } = await eventPorts();
   const setup: EngineSetup = {
     flags: [...sizeFlags(plan.sizes), ...eventFlags(publish, replay), ...plan.flags],
     env: { VLLM_SERVER_DEV_MODE: '1' },
@@ -84,15 +91,6 @@ async function subjectOf(place: SubjectPlace, plan: SubjectPlan): Promise<Confor
       stop: () => engine.stop(),
     },
   };
-}
-
-/** Ports that are free now, each with the one above it kept clear for a second rank. */
-async function freeRankPorts(): Promise<readonly [number, number]> {
-  const publish = await freePort();
-  for (;;) {
-    const replay = await freePort();
-    if (Math.abs(replay - publish) > 1) return [publish, replay];
-  }
 }
 
 function sizeFlags(sizes: SubjectSizes): string[] {

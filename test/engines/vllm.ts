@@ -1,8 +1,8 @@
 // One real vLLM on one core: started, looked at, and killed in the ways in which engines die.
 
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { freePort } from '../free-ports.ts';
 import { startGroup, type ProcessGroup } from './process-group.ts';
 import { waitFor } from './wait.ts';
 
@@ -225,17 +225,4 @@ function commandLineOf(pid: number): string {
   } catch {
     return '';
   }
-}
-
-/** A port that nothing listens on at this moment. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      const port = typeof address === 'object' && address !== null ? address.port : 0;
-      server.close(() => resolve(port));
-    });
-  });
 }
