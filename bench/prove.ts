@@ -1,0 +1,16 @@
+// `npm run prove -- NAME… [--quick] [--json]`: the longer proofs, by name.
+
+import { cpus } from 'node:os';
+import { VERSION } from '../shared/runtime/version.ts';
+import type { Proof } from '../sim/proofs/proof.ts';
+import { proveCommand } from './prove-command.ts';
+
+const PROOFS: readonly Proof[] = [];
+
+process.exitCode = proveCommand(process.argv.slice(2), PROOFS, {
+  out: (line) => console.log(line),
+  err: (line) => console.error(line),
+  version: VERSION,
+  machine: `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`,
+  nowMs: () => performance.now(),
+});
