@@ -229,7 +229,7 @@ describe('malformed frames', () => {
     ['NaN', { ...inner, waitingPrefillMs: Number.NaN }],
     ['infinite figures', { ...inner, prefillTps: Number.POSITIVE_INFINITY }],
     ['negative figures', { ...inner, running: -3 }],
-    ['an unknown phase', { ...inner, phase: 'sleepy' }],
+    ['a phase that is no text', { ...inner, phase: 7 }],
     ['a missing field', { ...inner, kappa: undefined }],
     ['text where a number belongs', { ...inner, itlMs: '12' }],
     ['a bigint beyond numbers', { ...inner, rank: 2n ** 63n }],

@@ -82,10 +82,14 @@ export interface PrefixMessage {
   readonly evicted: HashWords;
 }
 
+export const BYE_REASONS = ['drained', 'removed', 'shutdown'] as const;
+/** drained: an operator had marked it, and its work is over or was left; removed; shutdown: its agent ends. */
+export type ByeReason = (typeof BYE_REASONS)[number];
+
 export interface Bye {
   readonly kind: 'bye';
   readonly replica: ReplicaId;
-  readonly reason: 'drained' | 'removed' | 'shutdown';
+  readonly reason: ByeReason;
 }
 
 export type AgentMessage = Hello | ReportMessage | PrefixMessage | Bye;

@@ -5,7 +5,7 @@
 
 import { z } from 'zod';
 import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
-import { DEGRADED_REASONS, PHASES } from '../model/phase.ts';
+import { DEGRADED_REASONS, PHASES, type Phase } from '../model/phase.ts';
 import type { ReplicaReport } from '../model/report.ts';
 import {
   MAX_CHAIN_CHUNKS,
@@ -24,7 +24,10 @@ import {
 } from './limits.ts';
 import {
   ATTEMPT_OUTCOMES,
+  BYE_REASONS,
+  type AttemptOutcome,
   type Bye,
+  type ByeReason,
   type Ended,
   type Fence,
   type FirstToken,
@@ -59,6 +62,14 @@ const amount = z
   .number()
   .min(ROUNDING)
   .overwrite((value) => Math.max(0, value));
+
+/** A member of a closed set, or what stands for one that only a newer peer knows: the most careful reading of it. */
+const memberOf = <T extends string>(known: readonly [T, ...T[]], newer: T): z.ZodType<T> =>
+  z.union([z.enum(known), text.transform(() => newer)]) as unknown as z.ZodType<T>;
+/** Nothing is sent to what is in a phase of which nothing is known. */
+const phase = memberOf<Phase>(PHASES, 'starting');
+const outcome = memberOf<AttemptOutcome>(ATTEMPT_OUTCOMES, 'failed');
+const byeReason = memberOf<ByeReason>(BYE_REASONS, 'removed');
 
 const words = (maxHashes: number) =>
   z
@@ -136,7 +147,7 @@ const report = z.object({
   rank,
   incarnation: incarnation.nullable(),
   seq: count,
-  phase: z.enum(PHASES),
+  phase,
   phaseForMs: amount,
   // A newer agent's reason, or none from an older one, is no reason that this router knows.
   degradedFor: z.enum(DEGRADED_REASONS).nullable().default(null).catch(null),
@@ -238,7 +249,7 @@ export const AGENT_SCHEMAS = {
   bye: z.object({
     kind: z.literal('bye'),
     replica,
-    reason: z.enum(['drained', 'removed', 'shutdown']),
+    reason: byeReason,
   }) satisfies z.ZodType<Bye>,
 } as const;
 
@@ -278,7 +289,7 @@ export const ROUTER_SCHEMAS = {
     ...ledgerEvent,
     lease,
     agoMs: amount,
-    outcome: z.enum(ATTEMPT_OUTCOMES),
+    outcome,
     usage: z
       .object({
         promptTokens: amount,
