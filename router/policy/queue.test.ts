@@ -183,3 +183,49 @@ test('counts requests, bytes and prefill whatever happens to it', () => {
     }),
   );
 });
+
+describe('what is held back for KV room', () => {
+  test('stands in a lane of its own, by arrival, whatever its work', () => {
+    const queue = queueOf(
+      item('late-short', { held: true, arrivedMs: 20, prefillMs: 1 }),
+      item('plain', { arrivedMs: 30 }),
+      item('early-long', { held: true, arrivedMs: 10, prefillMs: 900 }),
+    );
+    const next = (held: boolean) =>
+      queue.next({ nowMs: 0, pressWithinMs: 120, without: NONE, held })?.id ?? null;
+    expect([next(false), next(true)]).toEqual(['plain', 'early-long']);
+    expect(queue.held).toEqual({ requests: 2, prefillMs: 901 });
+    expect([queue.topPriority, queue.topUnheld, queue.size]).toEqual([0, 0, 3]);
+    expect([queue.ahead(0), queue.ahead(0, true)]).toEqual([
+      { requests: 1, prefillMs: 100 },
+      { requests: 2, prefillMs: 901 },
+    ]);
+    queue.release('plain');
+    expect([next(false), queue.topUnheld]).toEqual([null, null]);
+    queue.release('early-long');
+    queue.remove('late-short');
+    expect([next(true), queue.held]).toEqual([null, { requests: 0, prefillMs: 0 }]);
+  });
+
+  test('keeps priority and turns between tenants', () => {
+    const queue = queueOf(
+      item('greedy-1', { held: true, tenant: 'a', arrivedMs: 1, tokens: 500 }),
+      item('greedy-2', { held: true, tenant: 'a', arrivedMs: 2, tokens: 500 }),
+      item('modest', { held: true, tenant: 'b', arrivedMs: 9, tokens: 500 }),
+      item('urgent', { held: true, tenant: 'a', arrivedMs: 9, priority: -1 }),
+    );
+    const order: string[] = [];
+    for (;;) {
+      const next = queue.next({ nowMs: 0, pressWithinMs: 120, without: NONE, held: true });
+      if (next === null) break;
+      queue.release(next.id);
+      order.push(next.id);
+    }
+    expect(order).toEqual(['urgent', 'greedy-1', 'modest', 'greedy-2']);
+  });
+
+  test('is given up before what waits for anything else of its priority', () => {
+    const queue = queueOf(item('plain', { arrivedMs: 50 }), item('held', { held: true }));
+    expect(queue.worst()?.id).toBe('held');
+  });
+});

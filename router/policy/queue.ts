@@ -5,6 +5,9 @@
 //   3. the tenant that has been given the fewest tokens (virtual time: who comes back owes nothing)
 //   4. least predicted prefill ms − ageCredit · age
 //
+// Those that are held back for KV room (`working-set.ts`) stand in a lane of their own: behind all others of
+// the pool, among themselves by priority, tenant and arrival.
+//
 // (4) is the same as prefill + ageCredit · arrival for all times, so the order within a tenant is a
 // plain heap, and a request is overtaken only by those that arrive within prefill/ageCredit after
 // it: nobody starves.
@@ -26,6 +29,8 @@ export interface QueueItem {
   readonly deadlineMs: number | null;
   /** When it has waited as long as it may. */
   readonly giveUpMs: number;
+  /** Since it is held back for KV room; absent where it is not. */
+  readonly held?: boolean;
 }
 
 interface Entry {
@@ -38,6 +43,7 @@ interface Entry {
 interface Tenant {
   tokens: number;
   readonly heap: BinaryHeap<Entry>;
+  readonly held: BinaryHeap<Entry>;
   waiting: number;
 }
 
@@ -50,6 +56,9 @@ interface Level {
   requests: number;
   bytes: number;
   prefillMs: number;
+  /** Of those, held back for KV room. */
+  heldRequests: number;
+  heldPrefillMs: number;
 }
 
 export class ReleaseQueue {
@@ -76,6 +85,21 @@ export class ReleaseQueue {
   /** Most urgent priority that waits; null when nothing does. */
   get topPriority(): number | null {
     return this.#levels.find((level) => level.requests > 0)?.priority ?? null;
+  }
+
+  /** What is held back for KV room. */
+  get held(): { requests: number; prefillMs: number } {
+    const sum = { requests: 0, prefillMs: 0 };
+    for (const level of this.#levels) {
+      sum.requests += level.heldRequests;
+      sum.prefillMs += level.heldPrefillMs;
+    }
+    return sum;
+  }
+
+  /** Most urgent priority of what waits for anything but KV room; null when nothing does. */
+  get topUnheld(): number | null {
+    return this.#levels.find((level) => level.requests > level.heldRequests)?.priority ?? null;
   }
 
   has(id: string): boolean {
@@ -114,7 +138,7 @@ export class ReleaseQueue {
     const level = this.#level(clampPriority(item.priority));
     const entry = {
       item,
-      key: item.prefillMs + ageCredit * item.arrivedMs,
+      key: item.held === true ? item.arrivedMs : item.prefillMs + ageCredit * item.arrivedMs,
       order: (this.#order += 1),
       live: true,
     };
@@ -123,8 +147,9 @@ export class ReleaseQueue {
     const tenant = this.#tenant(level, item.tenant);
     if (tenant.waiting === 0) tenant.tokens = Math.max(tenant.tokens, level.virtualTokens);
     tenant.waiting += 1;
-    tenant.heap.push(entry);
-    if (item.deadlineMs !== null) level.pressing.push(entry);
+    (item.held === true ? tenant.held : tenant.heap).push(entry);
+    if (item.deadlineMs !== null && item.held !== true) level.pressing.push(entry);
+    countHeld(level, item, 1);
     level.requests += 1;
     level.bytes += item.bytes;
     level.prefillMs += item.prefillMs;
@@ -141,6 +166,7 @@ export class ReleaseQueue {
     const level = this.#level(clampPriority(entry.item.priority));
     const tenant = this.#tenant(level, entry.item.tenant);
     tenant.waiting -= 1;
+    countHeld(level, entry.item, -1);
     level.requests -= 1;
     level.bytes -= entry.item.bytes;
     level.prefillMs = level.requests === 0 ? 0 : level.prefillMs - entry.item.prefillMs;
@@ -164,16 +190,19 @@ export class ReleaseQueue {
 
   /**
    * Who would go next, without the ones named. `pressWithinMs`: a deadline that is lost unless the
-   * request starts within this time is pressing.
+   * request starts within this time is pressing. `held`: of those that are held back for KV room.
    */
   next(options: {
     nowMs: number;
     pressWithinMs: number;
     without: ReadonlySet<string>;
+    held?: boolean;
   }): QueueItem | null {
+    const held = options.held === true;
     for (const level of this.#levels) {
-      if (level.requests === 0) continue;
-      const entry = pressing(level, options) ?? fairest(level, options.without);
+      if ((held ? level.heldRequests : level.requests) === 0) continue;
+      const urgent = held ? null : pressing(level, options);
+      const entry = urgent ?? fairest(level, options.without, held);
       if (entry !== null) return entry.item;
     }
     return null;
@@ -188,20 +217,21 @@ export class ReleaseQueue {
     if (level === undefined) return null;
     let worst: Entry | null = null;
     for (const tenant of level.tenants.values()) {
-      for (const entry of tenant.heap.values()) {
-        if (entry.live && (worst === null || before(worst, entry))) worst = entry;
+      for (const entry of [...tenant.heap.values(), ...tenant.held.values()]) {
+        if (entry.live && (worst === null || goesBefore(worst, entry))) worst = entry;
       }
     }
     return worst?.item ?? null;
   }
 
-  /** What waits at this priority or a more urgent one. */
-  ahead(priority: number): { requests: number; prefillMs: number } {
+  /** What waits at this priority or a more urgent one, for KV room or for anything else. */
+  ahead(priority: number, held = false): { requests: number; prefillMs: number } {
     const sum = { requests: 0, prefillMs: 0 };
     for (const level of this.#levels) {
       if (level.priority > clampPriority(priority)) break;
-      sum.requests += level.requests;
-      sum.prefillMs += level.prefillMs;
+      const { heldRequests, heldPrefillMs } = level;
+      sum.requests += held ? heldRequests : level.requests - heldRequests;
+      sum.prefillMs += held ? heldPrefillMs : level.prefillMs - heldPrefillMs;
     }
     return sum;
   }
@@ -229,6 +259,8 @@ export class ReleaseQueue {
       requests: 0,
       bytes: 0,
       prefillMs: 0,
+      heldRequests: 0,
+      heldPrefillMs: 0,
     };
     this.#levels.splice(at < 0 ? this.#levels.length : at, 0, level);
     return level;
@@ -237,7 +269,8 @@ export class ReleaseQueue {
   #tenant(level: Level, name: string): Tenant {
     let tenant = level.tenants.get(name);
     if (tenant === undefined) {
-      tenant = { tokens: level.virtualTokens, heap: new BinaryHeap(before), waiting: 0 };
+      const [heap, held] = [new BinaryHeap(before), new BinaryHeap(before)];
+      tenant = { tokens: level.virtualTokens, heap, held, waiting: 0 };
       level.tenants.set(name, tenant);
     }
     return tenant;
@@ -248,7 +281,9 @@ export class ReleaseQueue {
    * owes nothing.
    */
   #sweep(level: Level, tenant: Tenant, name: string): void {
-    if (tenant.heap.size > 16 && tenant.heap.size > 2 * tenant.waiting) tenant.heap.prune(isLive);
+    for (const heap of [tenant.heap, tenant.held]) {
+      if (heap.size > 16 && heap.size > 2 * tenant.waiting) heap.prune(isLive);
+    }
     if (level.pressing.size > 16 && level.pressing.size > 2 * level.requests) {
       level.pressing.prune(isLive);
     }
@@ -269,12 +304,24 @@ function clampPriority(priority: number): number {
   return Math.max(-PRIORITY_MAX, Math.min(PRIORITY_MAX, whole));
 }
 
+function countHeld(level: Level, item: QueueItem, by: 1 | -1): void {
+  if (item.held !== true) return;
+  level.heldRequests += by;
+  level.heldPrefillMs = level.heldRequests === 0 ? 0 : level.heldPrefillMs + by * item.prefillMs;
+}
+
 function isLive(entry: Entry): boolean {
   return entry.live;
 }
 
 function before(a: Entry, b: Entry): boolean {
   return a.key < b.key || (a.key === b.key && a.order < b.order);
+}
+
+/** Across both lanes of a level: those held back for KV room go last. */
+function goesBefore(a: Entry, b: Entry): boolean {
+  const [heldA, heldB] = [a.item.held === true, b.item.held === true];
+  return heldA === heldB ? before(a, b) : heldB;
 }
 
 /** Latest start that keeps the deadline. */
@@ -297,12 +344,12 @@ function pressing(
   return canBeKept && latest <= options.nowMs + options.pressWithinMs ? top : null;
 }
 
-function fairest(level: Level, without: ReadonlySet<string>): Entry | null {
+function fairest(level: Level, without: ReadonlySet<string>, held: boolean): Entry | null {
   let best: Tenant | null = null;
   let bestEntry: Entry | null = null;
   for (const tenant of level.tenants.values()) {
     if (tenant.waiting === 0 || (best !== null && tenant.tokens > best.tokens)) continue;
-    const entry = firstOf(tenant.heap, without);
+    const entry = firstOf(held ? tenant.held : tenant.heap, without);
     if (entry === null) continue;
     const ahead = best === null || tenant.tokens < best.tokens || before(entry, bestEntry ?? entry);
     if (!ahead) continue;
