@@ -70,6 +70,8 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+export const ERROR_CODES = Object.keys(ERRORS) as readonly ErrorCode[];
+
 /** An operational failure. Bugs are assertions, expected outcomes are values; this is neither. */
 export class FleetError extends Error {
   readonly code: ErrorCode;

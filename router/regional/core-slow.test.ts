@@ -125,6 +125,7 @@ test('the status for people says why a replica is degraded, and how far another 
     ready: true,
     config: null,
     bodyBytes: 0,
+    connections: {},
     linkTotals: null,
     ...rig.core.status(rig.nowMs),
   });

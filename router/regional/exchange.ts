@@ -305,6 +305,7 @@ export class Exchange implements UpstreamOwner {
     facts: { code: ErrorCode; message: string; retryAfterMs?: number | null },
   ): void {
     if (this.closed) return;
+    this.deps.metrics.add('errors_total', { code: facts.code });
     const param = facts.code === 'model_not_found' ? 'model' : null;
     const late = this.reply.fail({ ...facts, param }, this.routed());
     if (late && this.reply.keptAlive && this.committedHead === null) {

@@ -11,6 +11,7 @@ async function exposition(rig: CoreRig): Promise<string> {
     ready: true,
     config: null,
     bodyBytes: 0,
+    connections: {},
     linkTotals: null,
     ...rig.core.status(rig.nowMs),
   });

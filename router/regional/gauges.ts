@@ -20,6 +20,9 @@ export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): v
   metrics.set('leases', status.leases);
   metrics.set('links', status.links);
   metrics.set('body_bytes', status.bodyBytes);
+  for (const [listener, open] of Object.entries(status.connections)) {
+    metrics.set('connections', open, { listener });
+  }
   metrics.set('config_generation', config?.generation ?? 1);
   metrics.set('config_last_reload_ok', config === null || config.lastReloadOk ? 1 : 0);
   metrics.replace(

@@ -3,7 +3,7 @@
 
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { FleetError } from '../../shared/errors.ts';
+import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
@@ -80,12 +80,16 @@ export interface ListenerOptions {
   readonly leaving: () => boolean;
   /** A request ended without reaching a replica: for log and metrics. */
   readonly onRefused: (call: Call, error: unknown) => void;
-  /** A limit was met outside of any request: a connection too many, a head too large, a request too slow. */
-  readonly onLimit: (limit: LimitName) => void;
+  /** A connection was refused: there are too many. */
+  readonly onDrop: () => void;
+  /** What was no request was refused: no HTTP, a head too large, a body too slow or framed wrongly. */
+  readonly onUnparsed: (code: ErrorCode | null, limit: LimitName | null) => void;
 }
 
 export interface HttpListener {
   readonly port: number;
+  /** Open ones, idle ones included. */
+  readonly connections: number;
   /** Takes effect for connections from now on. */
   configure(limits: ListenerLimits): void;
   /** Stops accepting and closes every connection, those with an answer under way a moment later. */
@@ -98,7 +102,7 @@ const HEAD_TIMEOUT_MS = 60_000;
 const LAST_WRITES_MS = 500;
 
 export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
-  const refusals = new UnparsedRefusals(options.onLimit, options.timers);
+  const refusals = new UnparsedRefusals(options.onUnparsed, options.timers);
   const handle = (request: IncomingMessage, response: ServerResponse): void => {
     refusals.parsed(request, response);
     void serve(options, refusals, { request, response });
@@ -116,11 +120,20 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
   // An expectation that nobody knows is no reason to refuse.
   server.on('checkExpectation', handle);
   server.on('clientError', (error, socket) => refusals.refuse(error, socket));
-  server.on('drop', () => options.onLimit('connections'));
+  server.on('connect', (_request, socket) => refusals.refuseTunnel(socket));
+  server.on('drop', options.onDrop);
+  let connections = 0;
+  server.on('connection', (socket) => {
+    connections += 1;
+    socket.once('close', () => (connections -= 1));
+  });
   applyLimits(server, options.limits);
   await listening(server, options.listen);
   return {
     port: (server.address() as AddressInfo).port,
+    get connections() {
+      return connections;
+    },
     configure: (limits) => applyLimits(server, limits),
     close: () =>
       new Promise((resolve) => {
@@ -166,9 +179,7 @@ async function serve(
     if (route.open !== true) call.client = options.door(call);
     await route.handle(call);
   } catch (cause) {
-    const error = refusals.cameTooLate(request)
-      ? new FleetError('request_timeout', 'The request did not arrive in time.', { cause })
-      : cause;
+    const error = refusals.saidOf(request, cause) ?? cause;
     if (!call.reply.ended) call.reply.fail(errorFacts(error));
     options.onRefused(call, error);
   }
@@ -249,7 +260,7 @@ function findRoute(onPath: readonly Route[], call: Call): Route {
     throw new FleetError('not_found', `There is no ${printable(call.path)} here.`);
   }
   call.response.setHeader('allow', allowed(onPath));
-  throw new FleetError('method_not_allowed', `${call.path} does not take ${method}.`);
+  throw new FleetError('method_not_allowed', `${printable(call.path)} does not take ${method}.`);
 }
 
 function allowed(routes: readonly Route[]): string {

@@ -4,7 +4,7 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { ErrorCode } from '../../shared/errors.ts';
+import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
@@ -31,21 +31,32 @@ const REFUSALS: Readonly<Record<string, Refusal>> = {
     message: "The request's headers are too large.",
     limit: 'header_bytes',
   },
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: {
+    code: 'request_too_large',
+    message: "The extensions of the request's chunks are too large.",
+    limit: 'chunk_extensions',
+  },
 };
 const NOT_HTTP: Refusal = {
   code: 'invalid_request',
   message: 'The request is not valid HTTP.',
   limit: null,
 };
+const TUNNEL: Refusal = {
+  code: 'method_not_allowed',
+  message: 'There are no tunnels here.',
+  limit: null,
+};
 
 export class UnparsedRefusals {
-  private readonly onLimit: (limit: LimitName) => void;
+  private readonly counted: (code: ErrorCode | null, limit: LimitName | null) => void;
   private readonly timers: Timers;
   private readonly answers = new WeakMap<Duplex, ServerResponse>();
-  private readonly timedOut = new WeakSet<Duplex>();
+  private readonly told = new WeakMap<Duplex, Refusal>();
 
-  constructor(onLimit: (limit: LimitName) => void, timers: Timers) {
-    this.onLimit = onLimit;
+  /** `counted` hears of each refusal. A request that had begun is counted by its own end: of it only the limit is told. */
+  constructor(counted: (code: ErrorCode | null, limit: LimitName | null) => void, timers: Timers) {
+    this.counted = counted;
     this.timers = timers;
   }
 
@@ -54,22 +65,41 @@ export class UnparsedRefusals {
     this.answers.set(request.socket, response);
   }
 
-  /** The request's body did not arrive in time, and its client has been told. */
-  cameTooLate(request: IncomingMessage): boolean {
-    return this.timedOut.has(request.socket);
+  /** What its client has been told of a request whose body broke off or came too late; null where that is not so. */
+  saidOf(request: IncomingMessage, cause: unknown): FleetError | null {
+    const refusal = this.told.get(request.socket);
+    return refusal === undefined ? null : new FleetError(refusal.code, refusal.message, { cause });
+  }
+
+  /** For the server's `connect`. */
+  refuseTunnel(socket: Duplex): void {
+    socket.on('error', () => undefined);
+    this.counted(TUNNEL.code, TUNNEL.limit);
+    this.tell(socket, TUNNEL);
   }
 
   /** For the server's `clientError`. */
   refuse(error: Error, socket: Duplex & { readonly bytesRead?: number }): void {
-    const refusal = REFUSALS[String((error as { code?: unknown }).code)] ?? NOT_HTTP;
-    if (socket.bytesRead === 0) return void socket.destroy();
-    if (refusal.limit !== null) this.onLimit(refusal.limit);
-    if (refusal.limit === 'request_timeout') this.timedOut.add(socket);
+    const code = String((error as { code?: unknown }).code);
+    // A client that is gone, or never said anything, did nothing wrong.
+    const wrong = code === 'ERR_HTTP_REQUEST_TIMEOUT' || code.startsWith('HPE_');
+    if (socket.bytesRead === 0 || !wrong || this.told.has(socket)) return void socket.destroy();
+    const refusal = REFUSALS[code] ?? NOT_HTTP;
     const answer = this.answers.get(socket);
-    const underWay = answer?.headersSent === true && !answer.writableFinished;
-    // The rest of a body whose request has been answered already: there is nothing more to say.
-    const answered = answer?.writableFinished === true && !answer.req.complete;
-    if (underWay || answered || !socket.writable) return void socket.destroy();
+    const begun = answer !== undefined && !answer.req.complete;
+    if (!begun) this.counted(refusal.code, refusal.limit);
+    else if (refusal.limit !== null) this.counted(null, refusal.limit);
+    this.told.set(socket, refusal);
+    if (!socket.writable || answer === undefined) return this.tell(socket, refusal);
+    // An answer is under way, is waited for, or was given before the rest of its request came: what was written now
+    // would be taken for it.
+    const mute = begun ? answer.headersSent || answer.socket === null : !answer.writableFinished;
+    if (mute) return void socket.destroy();
+    this.tell(socket, refusal);
+  }
+
+  private tell(socket: Duplex, refusal: Refusal): void {
+    if (!socket.writable) return void socket.destroy();
     socket.end(written(refusal));
     const cancel = this.timers.after(LINGER_MS, () => socket.destroy());
     socket.once('close', cancel);

@@ -1,5 +1,6 @@
 // What a regional router measures. The table makes the instruments, `/metrics` and the reference page.
 
+import { ERROR_CODES } from '../../shared/errors.ts';
 import { SHED_REASONS } from '../../shared/model/decision.ts';
 import { LIMITS } from '../../shared/model/limit.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
@@ -30,6 +31,13 @@ export const METRICS = [
     type: 'counter',
     help: 'Requests that have ended, by route and outcome.',
     labels: ['route', 'pool', 'outcome'],
+  },
+  {
+    name: 'errors_total',
+    type: 'counter',
+    help: 'Errors that clients were answered by the router itself, by code (docs/errors.md): what is no HTTP counts too.',
+    labels: ['code'],
+    values: ERROR_CODES,
   },
   {
     name: 'ttft_seconds',
@@ -101,6 +109,12 @@ export const METRICS = [
     type: 'gauge',
     help: 'Requests that have arrived and not ended.',
     labels: [],
+  },
+  {
+    name: 'connections',
+    type: 'gauge',
+    help: 'Open connections of clients and operators, idle ones included, by listener.',
+    labels: ['listener'],
   },
   {
     name: 'leases',

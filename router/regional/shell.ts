@@ -1,8 +1,9 @@
 // A regional router's shell: it turns the world into events for the core and carries the core's effects out.
 // What comes in through which door is in the desks; this joins them.
 
-import { ERRORS, FleetError } from '../../shared/errors.ts';
+import { ERRORS, FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { Decision } from '../../shared/model/decision.ts';
+import type { LimitName } from '../../shared/model/limit.ts';
 import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
 import type { LinkServer, LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
@@ -115,11 +116,19 @@ export class RegionalShell {
     if (!(error instanceof FleetError)) this.bug(error);
     if (error instanceof LimitError) metrics.add('limit_hits_total', { limit: error.limit });
     const code = error instanceof FleetError ? error.code : 'internal';
+    metrics.add('errors_total', { code });
     if (code === 'client_closed') metrics.add('client_aborts_total', { stage: 'arriving' });
     const outcome = code === 'client_closed' ? 'client_gone' : 'refused';
     metrics.add('requests_total', { route: routeLabel(call.path), pool: 'none', outcome });
     const durationMs = runtime.clock.nowMs() - call.arrivedMs;
     logRequest(runtime.log, ERRORS[code].level, refusedRecord(call, { outcome, code, durationMs }));
+  }
+
+  /** What never was a request: counted, and no line in the log, which a flood of it would fill. */
+  unparsed(code: ErrorCode | null, limit: LimitName | null): void {
+    const { metrics } = this.deps;
+    if (code !== null) metrics.add('errors_total', { code });
+    if (limit !== null) metrics.add('limit_hits_total', { limit });
   }
 
   bug(error: unknown): void {

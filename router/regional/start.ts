@@ -79,7 +79,7 @@ class RegionalRouter implements RunningRouter {
   private readonly pools: ReturnType<typeof createHttpPools>;
   private readonly tls: RegionalTls;
   private readonly keys: ClientKeys;
-  private readonly listeners: HttpListener[] = [];
+  private readonly listeners = new Map<ListenerName, HttpListener>();
   private readonly stopTidying: () => void;
   private readonly routerId = randomHex(8) as RouterId;
   private readonly startedMs: number;
@@ -137,7 +137,7 @@ class RegionalRouter implements RunningRouter {
     this.tls.look();
     this.keys.configure(reloadable.clientKeys);
     this.shell.configure(reloadable);
-    for (const listener of this.listeners) listener.configure(listenerLimits(reloadable));
+    for (const listener of this.listeners.values()) listener.configure(listenerLimits(reloadable));
   }
 
   status(): RouterStatus {
@@ -153,6 +153,9 @@ class RegionalRouter implements RunningRouter {
       ready: readinessOf(status, this.leaving).ready,
       config: this.runtime.configView?.() ?? null,
       bodyBytes: this.shell.requests.budget.heldBytes,
+      connections: Object.fromEntries(
+        [...this.listeners].map(([name, { connections }]) => [name, connections]),
+      ),
       linkTotals: this.shell.linkStats(),
       ...status,
     };
@@ -178,7 +181,7 @@ class RegionalRouter implements RunningRouter {
     this.leaving = true;
     this.stopTidying();
     await this.shell.close();
-    await Promise.all(this.listeners.map((listener) => listener.close()));
+    await Promise.all([...this.listeners.values()].map((listener) => listener.close()));
     await this.pools.close();
     this.tls.close();
   }
@@ -219,9 +222,10 @@ class RegionalRouter implements RunningRouter {
       cors: () => this.shell.reloadable.surface.cors,
       leaving: () => this.leaving,
       onRefused: (call, error) => this.shell.refused(call, error),
-      onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
+      onDrop: () => this.metrics.add('limit_hits_total', { limit: 'connections' }),
+      onUnparsed: (code, limit) => this.shell.unparsed(code, limit),
     });
-    this.listeners.push(listener);
+    this.listeners.set(name, listener);
     return listener.port;
   }
 }

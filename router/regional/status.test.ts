@@ -13,6 +13,7 @@ function textWith(config: Partial<ConfigView> | null): string {
     ready: true,
     config: config === null ? null : view,
     bodyBytes: 0,
+    connections: {},
     linkTotals: null,
     ...rig.core.status(rig.nowMs),
   });

@@ -17,6 +17,8 @@ export interface RouterStatus extends RegionalStatus {
   readonly config: ConfigView | null;
   /** Request bodies in memory. */
   readonly bodyBytes: number;
+  /** Open connections by listener of HTTP. */
+  readonly connections: Readonly<Record<string, number>>;
   /** Totals of the link listener since the start; null before it listens. */
   readonly linkTotals: LinkServerStats | null;
 }

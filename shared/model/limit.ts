@@ -4,6 +4,7 @@ export const LIMITS = [
   // at the door
   'connections', // open connections of a listener
   'header_bytes', // a request's headers
+  'chunk_extensions', // of a request's body in chunks
   'request_timeout', // from a request's first byte to its last
   'open_requests',
   'body_bytes', // one request's body

@@ -128,7 +128,8 @@ export async function startHarness(
     ]),
     cors: () => options.reloadable.surface.cors,
     leaving: () => false,
-    onLimit: (limit) => metrics.add('limit_hits_total', { limit }),
+    onDrop: () => metrics.add('limit_hits_total', { limit: 'connections' }),
+    onUnparsed: (code, limit) => shell.unparsed(code, limit),
     onRefused: (call, error) => shell.refused(call, error),
   });
   return {
