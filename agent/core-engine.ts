@@ -4,9 +4,11 @@
 // reported: an agent that restarts beside a living engine must not make it look cold.
 
 import type { CoreContext } from './core-context.ts';
+import { EngineDrain, type DrainView } from './core-drain.ts';
 import { Generations } from './core-generations.ts';
 import type { EngineFacts } from './core-report.ts';
 import { EngineHealth } from './core-health.ts';
+import type { LinkTable } from './core-links.ts';
 import { EngineQuestions } from './core-questions.ts';
 import { enginePhase, phaseOf, phaseSinceMs } from './core-phase.ts';
 import { TargetState } from './core-target.ts';
@@ -38,6 +40,8 @@ const FAILED_SCRAPES = 3;
 const MAX_OFFERS = 256;
 
 const ALIVE: ReadonlySet<Phase> = new Set(['warming', 'ready']);
+/** Those that an operator's mark stands above: the others take no requests anyway, and say more. */
+const HIDDEN_BY_DRAIN: ReadonlySet<Phase> = new Set(['ready', 'degraded']);
 
 type Of<Kind extends AgentEvent['kind']> = Extract<AgentEvent, { readonly kind: Kind }>;
 
@@ -51,6 +55,7 @@ export class EngineState {
   private readonly generations: Generations;
   private readonly startedMs: number;
   private readonly health: EngineHealth;
+  private readonly marked = new EngineDrain();
   private readonly questions: EngineQuestions;
   private progress: LoadProgress | null = null;
   private offers: readonly ResumeState[] = [];
@@ -93,7 +98,12 @@ export class EngineState {
 
   /** Of the engine as a whole. */
   get phase(): Phase {
-    return enginePhase(this.lifecycle, this.targets);
+    return this.asMarked(enginePhase(this.lifecycle, this.targets));
+  }
+
+  /** An operator has marked it. */
+  get draining(): boolean {
+    return this.marked.on;
   }
 
   /** Deaths in load since it last served. */
@@ -103,13 +113,15 @@ export class EngineState {
 
   facts(rank: number, nowMs: number): EngineFacts {
     const target = this.targets[rank];
-    const phase = target === undefined ? this.lifecycle.phase : phaseOf(this.lifecycle, target);
+    const own = target === undefined ? this.lifecycle.phase : phaseOf(this.lifecycle, target);
+    const phase = this.asMarked(own);
+    const ownSinceMs =
+      target === undefined ? this.lifecycle.sinceMs : phaseSinceMs(this.lifecycle, target);
     const warmingMs = phase === 'warming' ? this.generations.etaMs(nowMs) : null;
     return {
       incarnation: this.tracker.current,
       phase,
-      phaseSinceMs:
-        target === undefined ? this.lifecycle.sinceMs : phaseSinceMs(this.lifecycle, target),
+      phaseSinceMs: phase === own ? ownSinceMs : this.marked.sinceOr(ownSinceMs),
       degradedFor: phase === 'degraded' ? (target?.health.degradedFor ?? null) : null,
       slowRatio: target?.cost.slow.ratio(nowMs) ?? null,
       progress: phase === 'loading' ? this.progress : null,
@@ -175,6 +187,20 @@ export class EngineState {
     if (verdict !== 'restarted') return;
     this.tracker.eventsBeganAnew();
     this.questions.scrapeBy(nowMs);
+  }
+
+  /** Marks it, or takes the mark off. */
+  drain(on: boolean, nowMs: number): void {
+    if (!this.marked.set(on, nowMs)) return;
+    this.touch();
+    // Whether it is empty is to be known soon.
+    if (on) this.questions.scrapeBy(nowMs);
+    const { replica } = this.engine;
+    this.context.log('info', on ? 'drain_begun' : 'drain_undone', { replica });
+  }
+
+  drainView(links: LinkTable, nowMs: number): DrainView | null {
+    return this.marked.view({ targets: this.targets, links, serves: this.serves }, nowMs);
   }
 
   /** What a router remembers of this engine's earlier agent. */
@@ -343,6 +369,10 @@ export class EngineState {
 
   private incarnate(incarnation: Incarnation, reborn: boolean, nowMs: number): void {
     for (const target of this.targets) target.incarnate(incarnation, reborn, nowMs);
+  }
+
+  private asMarked(phase: Phase): Phase {
+    return this.marked.on && HIDDEN_BY_DRAIN.has(phase) ? 'draining' : phase;
   }
 
   private get serves(): boolean {

@@ -1,5 +1,6 @@
 // What an agent says of itself to people and metrics.
 
+import type { DrainView } from './core-drain.ts';
 import type { AgentLinkView, EngineIdentity } from './events.ts';
 import type { KvHeard } from './policy/kv-hearing.ts';
 import type { AgentId, Incarnation, PoolId, ReplicaId } from '../shared/model/ids.ts';
@@ -24,6 +25,8 @@ export interface AgentEngineStatus {
   readonly advertiseUrl: string;
   readonly phase: Phase;
   readonly phaseForMs: number;
+  /** Null where no operator has marked it. */
+  readonly drain: DrainView | null;
   /** Times that it has died in load since it last served. */
   readonly loadDeaths: number;
   readonly incarnation: Incarnation | null;

@@ -166,13 +166,20 @@ export class Harness {
     this.nowMs = endMs;
   }
 
-  link(name: string, options: { router?: string; resume?: readonly ResumeState[] } = {}): LinkId {
+  link(
+    name: string,
+    options: {
+      router?: string;
+      resume?: readonly ResumeState[];
+      features?: readonly string[];
+    } = {},
+  ): LinkId {
     const link = name as LinkId;
     this.deliver({ kind: 'linkUp', link });
     this.say(link, {
       kind: 'welcome',
       protocol: 1,
-      features: [],
+      features: options.features ?? [],
       routerId: (options.router ?? `router-${name}`) as RouterId,
       software: 'test',
       siblings: [],

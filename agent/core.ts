@@ -90,6 +90,7 @@ export class AgentCore {
         phase: engine.phase,
         loadDeaths: engine.loadDeaths,
         phaseForMs: nowMs - engine.lifecycle.sinceMs,
+        drain: engine.drainView(this.links, nowMs),
         incarnation: engine.incarnation,
         identity: engine.identity,
         targets: engine.targets.map((target) => ({
@@ -127,6 +128,9 @@ export class AgentCore {
         break;
       case 'gpus':
         this.engines.get(event.replica)?.gpusRead(event, nowMs);
+        break;
+      case 'drain':
+        this.engines.get(event.replica)?.drain(event.on, nowMs);
         break;
       case 'linkUp':
         this.linkUp(event.link);
@@ -314,9 +318,10 @@ export class AgentCore {
     for (const engine of this.engines.values()) {
       engine.stop(nowMs);
       const { replica } = engine.engine;
+      const reason = engine.draining ? 'drained' : 'shutdown';
       for (const link of this.links.welcomed()) {
         if (link.fenced.has(replica)) continue;
-        const message = { kind: 'bye', replica, reason: 'shutdown' } as const;
+        const message = { kind: 'bye', replica, reason } as const;
         this.context.emit({ kind: 'send', link: link.link, message });
       }
     }

@@ -193,6 +193,8 @@ export type AgentEvent =
   | { readonly kind: 'linkUp'; readonly link: LinkId }
   | { readonly kind: 'linkDown'; readonly link: LinkId }
   | { readonly kind: 'message'; readonly link: LinkId; readonly message: RouterMessage }
+  /** An operator marks an engine, or takes the mark off: it is to get nothing new. */
+  | { readonly kind: 'drain'; readonly replica: ReplicaId; readonly on: boolean }
   /** Leave: say bye for all engines. */
   | { readonly kind: 'stop' };
 

@@ -5,11 +5,16 @@
 //   GET /status             everything, as JSON
 //   GET /metrics            Prometheus text
 //   GET /v1/proof?nonce=…   hex HMAC of the nonce (shared/runtime/address-proof.ts)
+//   GET /v1/drain           which engines an operator has marked, and whether they may be stopped
+//   POST /v1/drain          marks all, or `?replica=host:port`: routers send nothing new. Said twice it changes nothing
+//   DELETE /v1/drain        takes the mark off
 
 import type { AddressInfo } from 'node:net';
-import fastify, { type FastifyInstance } from 'fastify';
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { ReplicaId } from '../shared/model/ids.ts';
 import { addressProof, isProofNonce } from '../shared/runtime/address-proof.ts';
 import type { LinkClient } from '../shared/runtime/link-client.ts';
+import { OPERATOR_REFUSALS, operatorVerdict } from '../shared/runtime/operator.ts';
 import { VERSION } from '../shared/runtime/version.ts';
 import type { AgentStatus } from './core.ts';
 import type { HostFacts } from './host.ts';
@@ -25,6 +30,7 @@ export interface AgentHttpOptions {
   readonly host: () => HostFacts;
   readonly links: () => LinkClient;
   readonly metrics: AgentMetrics;
+  readonly drain: (replica: ReplicaId, on: boolean) => void;
 }
 
 export interface AgentHttp {
@@ -71,6 +77,38 @@ function addRoutes(server: FastifyInstance, options: AgentHttpOptions): void {
     const proof = addressProof(options.linkSecret, options.agentId(), nonce);
     return reply.type('text/plain').send(proof);
   });
+  server.get('/v1/drain', () => drainState(options.status()));
+  server.post('/v1/drain', (request, reply) => mark(options, { request, reply, on: true }));
+  server.delete('/v1/drain', (request, reply) => mark(options, { request, reply, on: false }));
+}
+
+function mark(
+  options: AgentHttpOptions,
+  call: { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly on: boolean },
+): unknown {
+  const { request, reply, on } = call;
+  const secrets = options.linkSecret === null ? [] : [options.linkSecret];
+  const verdict = operatorVerdict(request.raw, { secrets, certified: false });
+  if (verdict !== 'allowed') return reply.code(403).send({ error: OPERATOR_REFUSALS[verdict] });
+  const { replica } = request.query as { replica?: unknown };
+  const known = options.status().engines.map((engine) => engine.replica);
+  const named = replica === undefined ? known : known.filter((each) => each === replica);
+  if (named.length === 0) {
+    return reply.code(404).send({ error: `replica: one of ${known.join(', ')}` });
+  }
+  for (const each of named) options.drain(each, on);
+  return drainState(options.status());
+}
+
+/** `drained`: whatever was marked may be stopped. */
+function drainState({ engines }: AgentStatus): object {
+  const marked = engines.filter(({ drain }) => drain !== null);
+  return {
+    draining: marked.length > 0,
+    drained: marked.length > 0 && marked.every(({ drain }) => drain?.drained === true),
+    open: marked.flatMap(({ targets }) => targets).reduce((sum, each) => sum + each.openLeases, 0),
+    engines: engines.map(({ replica, phase, drain }) => ({ replica, phase, drain })),
+  };
 }
 
 function missingFor(status: AgentStatus): string[] {

@@ -109,6 +109,49 @@ async function get(started: RunningAgent, path: string): Promise<{ status: numbe
   return { status: statusCode, text: await body.text() };
 }
 
+async function drain(
+  started: RunningAgent,
+  method: 'GET' | 'POST' | 'DELETE',
+  more: { readonly query?: string; readonly headers?: Record<string, string> } = {},
+): Promise<{ status: number; state: Record<string, unknown> }> {
+  const url = `http://127.0.0.1:${started.port}/v1/drain${more.query ?? ''}`;
+  const { statusCode, body } = await request(url, { method, headers: more.headers ?? {} });
+  return { status: statusCode, state: (await body.json()) as Record<string, unknown> };
+}
+
+describe('an operator', () => {
+  it('marks one engine or all, and takes the mark off', async () => {
+    const fleet = await router();
+    const [one, two] = [await engine(), await engine()];
+    const started = await agent([one, two], [fleet]);
+    await until(() => phaseOf(started) === 'ready' && phaseOf(started, 1) === 'ready');
+    const replica = replicaOf(two.url);
+    const marked = await drain(started, 'POST', { query: `?replica=${replica}` });
+    expect(marked).toMatchObject({ status: 200, state: { draining: true, open: 0 } });
+    await until(() => lastReport(fleet, replica)?.report.phase === 'draining');
+    expect(lastReport(fleet, replicaOf(one.url))?.report.phase).toBe('ready');
+    await until(() => phaseOf(started) === 'ready');
+    // The router of this test answers no echo: it is waited for by time.
+    await vi.waitFor(
+      async () => expect((await drain(started, 'GET')).state).toMatchObject({ drained: true }),
+      { timeout: 8_000, interval: 20 },
+    );
+    expect((await drain(started, 'DELETE')).state).toMatchObject({ draining: false });
+    await until(() => lastReport(fleet, replica)?.report.phase === 'ready');
+  });
+
+  it('is nobody with a page in a browser, and names an engine that is there', async () => {
+    const started = await agent([await engine()], [await router()]);
+    const page = await drain(started, 'POST', { headers: { origin: 'http://somewhere' } });
+    expect(page).toMatchObject({
+      status: 403,
+      state: { error: expect.stringContaining('browsers') as string },
+    });
+    expect((await drain(started, 'POST', { query: '?replica=10.0.0.9:1' })).status).toBe(404);
+    expect((await drain(started, 'GET')).state).toMatchObject({ draining: false, drained: false });
+  });
+});
+
 describe('an agent beside a simulated engine', () => {
   it('becomes ready and reports to every router what the engine is', async () => {
     const [one, two] = [await router(), await fakeRouter({ routerId: 'router-b' })];

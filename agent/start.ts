@@ -106,6 +106,8 @@ class Agent implements RunningAgent {
   #life: Life | null = null;
   #http: AgentHttp | null = null;
   #closing = false;
+  /** Marked by an operator: outlives the core, when the agent begins anew. */
+  readonly #draining = new Set<ReplicaId>();
 
   constructor(options: AgentOptions, runtime: RoleRuntime, surroundings: AgentSurroundings) {
     this.#options = options;
@@ -149,6 +151,7 @@ class Agent implements RunningAgent {
       host: () => this.#host.facts,
       links: () => this.#current().links,
       metrics: this.#metrics,
+      drain: (replica, on) => this.#drain(replica, on),
     });
     const { pool, routers } = this.#options;
     const fields = { port: this.port, pool, replicas: [...this.#engines.keys()], routers };
@@ -277,7 +280,14 @@ class Agent implements RunningAgent {
     const life: Life = { agentId, core, driver, links, ears };
     this.#life = life;
     driver.post({ kind: 'start' });
+    for (const replica of this.#draining) driver.post({ kind: 'drain', replica, on: true });
     for (const engine of this.#engines.values()) this.#listen(life, engine, engine.kvEvents);
+  }
+
+  #drain(replica: ReplicaId, on: boolean): void {
+    if (on) this.#draining.add(replica);
+    else this.#draining.delete(replica);
+    this.#current().driver.post({ kind: 'drain', replica, on });
   }
 
   #listen(life: Life, engine: EngineBeside, options: KvEventsOptions | null): void {
