@@ -1,0 +1,53 @@
+// What is asked of each arm. The shapes are those that `docs/benchmarks.md` has figures of other routers for.
+
+import type { LoadShape } from './load.ts';
+
+export interface Cell {
+  readonly name: string;
+  readonly about: string;
+  readonly shape: LoadShape;
+  /** Part of `--quick`. */
+  readonly quick: boolean;
+  /** CPU of the whole router, in times nginx's of the same run. */
+  readonly aim: number | null;
+}
+
+const KIB = 1_024;
+const CHUNKS = 32;
+const GAP_MS = 20;
+
+function streams(concurrency: number, promptBytes: number): LoadShape {
+  return { concurrency, promptBytes, chunks: CHUNKS, gapMs: GAP_MS, holdMs: 0 };
+}
+
+export const JSON_16: LoadShape = {
+  concurrency: 16,
+  promptBytes: KIB,
+  chunks: null,
+  gapMs: 0,
+  holdMs: 0,
+};
+export const STREAMS_64: LoadShape = streams(64, KIB);
+export const BODIES_1M: LoadShape = { ...JSON_16, concurrency: 2, promptBytes: KIB * KIB };
+export const PROMPTS_100K: LoadShape = { ...JSON_16, concurrency: 4, promptBytes: 100 * KIB };
+/** Opened once, held for the length of the look. */
+export const IDLE_1000: LoadShape = { ...streams(1_000, KIB), chunks: 4, holdMs: 15_000 };
+
+export const CELLS: readonly Cell[] = [
+  cell('streams-1', streams(1, KIB), null),
+  cell('streams-64', STREAMS_64, 2.0, true),
+  cell('streams-256', streams(256, KIB), 2.0),
+  cell('streams-1-100k', streams(1, 100 * KIB), null),
+  cell('streams-64-100k', streams(64, 100 * KIB), 2.2, true),
+  cell('streams-256-100k', streams(256, 100 * KIB), 2.2),
+  cell('json-16', JSON_16, 3.0, true),
+];
+
+function cell(name: string, shape: LoadShape, aim: number | null, quick = false): Cell {
+  const prompts = `${shape.promptBytes / KIB} KiB prompts`;
+  const what =
+    shape.chunks === null
+      ? `small JSON answers, ${shape.concurrency} at once`
+      : `${shape.concurrency} streams at once, ${shape.chunks} chunks ${shape.gapMs} ms apart`;
+  return { name, about: `${what}, ${prompts}`, shape, quick, aim };
+}
