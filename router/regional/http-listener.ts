@@ -41,7 +41,7 @@ export interface Call {
 
 export interface Route {
   /** HEAD is answered as GET is, without the body. */
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'DELETE';
   /** Exact path, or a prefix when it ends in `/`. */
   readonly path: string;
   /** Pages of other origins may reach those for clients, where the configuration has it so; never the others. */
