@@ -14,6 +14,7 @@ import { adminRoutes } from './admin-routes.ts';
 import { openDoor } from './client-door.ts';
 import { clientRoutes } from './client-routes.ts';
 import { RegionalCore } from './core.ts';
+import { drainRoutes } from './drain-routes.ts';
 import { servedModels } from './served-models.ts';
 import {
   startHttpListener,
@@ -83,7 +84,10 @@ class RegionalRouter implements RunningRouter {
   private readonly stopTidying: () => void;
   private readonly routerId = randomHex(8) as RouterId;
   private readonly startedMs: number;
-  private leaving = false;
+  /** Since when it is not ready because it was told so; null while it stays. */
+  private leavingSinceMs: number | null = null;
+  /** It does not come back. */
+  private ending = false;
 
   constructor(options: RouterOptions, outer: RoleRuntime, canonicaliser: Canonicaliser) {
     const runtime = { ...outer, log: outer.log.child({ region: options.region }) };
@@ -123,7 +127,14 @@ class RegionalRouter implements RunningRouter {
       servedModels(this.coreStatus().pools, shell.reloadable.pools),
     );
     this.linksPort = await shell.listen();
-    if (options.admin !== null) this.adminPort = await this.listenOn('admin', admin);
+    if (options.admin !== null) {
+      const drain = drainRoutes({
+        state: () => this.drainState(),
+        set: (on) => this.mark(on),
+        secrets: () => shell.reloadable.linkSecrets,
+      });
+      this.adminPort = await this.listenOn('admin', [...admin, ...drain]);
+    }
     const routes = options.admin === null ? [...client, ...admin] : client;
     this.clientsPort = await this.listenOn('clients', routes);
     const { clientsPort, linksPort, adminPort } = this;
@@ -162,11 +173,13 @@ class RegionalRouter implements RunningRouter {
   }
 
   async drain(options: DrainOptions = DRAIN_DEFAULTS): Promise<void> {
-    this.leaving = true;
-    const { timers } = this.runtime;
-    if (options.acceptMs > 0) {
-      await new Promise<void>((resolve) => timers.after(options.acceptMs, resolve));
-    }
+    this.ending = true;
+    const { timers, clock } = this.runtime;
+    const nowMs = clock.nowMs();
+    this.leavingSinceMs ??= nowMs;
+    // Balancers have noticed since then.
+    const acceptMs = this.leavingSinceMs + options.acceptMs - nowMs;
+    if (acceptMs > 0) await new Promise<void>((resolve) => timers.after(acceptMs, resolve));
     this.shell.drain();
     await new Promise<void>((resolve) => {
       const cancel = timers.after(options.drainMs, resolve);
@@ -178,12 +191,31 @@ class RegionalRouter implements RunningRouter {
   }
 
   async close(): Promise<void> {
-    this.leaving = true;
+    this.ending = true;
+    this.leavingSinceMs ??= this.runtime.clock.nowMs();
     this.stopTidying();
     await this.shell.close();
     await Promise.all([...this.listeners.values()].map((listener) => listener.close()));
     await this.pools.close();
     this.tls.close();
+  }
+
+  private get leaving(): boolean {
+    return this.leavingSinceMs !== null;
+  }
+
+  /** Out of its balancer, or back. */
+  private mark(on: boolean): boolean {
+    if (!on && this.ending) return false;
+    if (on === this.leaving) return true;
+    this.leavingSinceMs = on ? this.runtime.clock.nowMs() : null;
+    this.runtime.log.info({}, on ? 'drain_begun' : 'drain_undone');
+    return true;
+  }
+
+  private drainState() {
+    const open = this.coreStatus().openRequests;
+    return { draining: this.leaving, drained: this.leaving && open === 0, open };
   }
 
   private coreStatus() {
