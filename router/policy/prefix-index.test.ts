@@ -160,6 +160,36 @@ describe('a prefix index', () => {
     );
   });
 
+  test('more targets than before, or fewer bytes: the rest still matches and the budget holds', () => {
+    const index = new PrefixIndex(100_000);
+    const slots = Array.from({ length: 32 }, () => index.addTarget());
+    const shared = Array.from({ length: 500 }, (_, k) => chain([k]));
+    for (const slot of slots) for (const one of shared) index.hope(slot, one);
+    const before = index.evictions;
+    while (slots.length < 600) slots.push(index.addTarget());
+    expect(index.bytes).toBeLessThanOrEqual(100_000);
+    expect(index.evictions).toBeGreaterThan(before);
+    const left = shared.filter((one) => index.match(0, one).chunks === 1);
+    expect(left.length).toBeGreaterThan(0);
+    for (const one of left) expect(index.match(31, one).chunks).toBe(1);
+    index.hope(599, chain([7]));
+    expect(index.match(599, chain([7])).chunks).toBe(1);
+    index.setBudget(20_000);
+    expect(index.bytes).toBeLessThanOrEqual(20_000);
+    for (const slot of slots) index.removeTarget(slot);
+    expect(index.rows).toBe(0);
+  });
+
+  test('a row costs the same with 1,000 targets as with one', () => {
+    const bytesPerRow = (targets: number): number => {
+      const index = new PrefixIndex(64 << 20);
+      const slots = Array.from({ length: targets }, () => index.addTarget());
+      for (let k = 0; k < 50_000; k += 1) index.hope(slots[k % targets] as number, chain([k]));
+      return index.bytes / index.rows;
+    };
+    expect(bytesPerRow(1_000)).toBeCloseTo(bytesPerRow(1), 0);
+  });
+
   test('stays within its byte budget, and what it forgets first is the least recent leaf', () => {
     const index = new PrefixIndex(200_000);
     const a = index.addTarget();

@@ -1,14 +1,17 @@
 // Which targets hold which prefix, as far as their agents have said, and how much of a prompt each
 // would find.
 //
-// A row per chunk: chain hash → parent, depth, and two bit sets over targets: `held`, what an agent
-// reported, and `hoped`, what this router has sent there since and no agent has confirmed yet. A
-// match walks the chain once for all targets and costs nothing that grows with the index. A row's
-// parent is always more recent than the row, so that the byte budget takes leaves first.
+// A row per chunk: chain hash → parent, depth, and two sets of targets: `held`, what an agent
+// reported, and `hoped`, what this router has sent there since and no agent has confirmed yet. Most
+// rows have one or two holders, so a row's size does not grow with the number of targets
+// (`holder-sets.ts`). A match walks the chain once for all targets and costs nothing that grows with
+// the index. A row's parent is always more recent than the row, so that the byte budget takes leaves
+// first.
 //
 // Prefix messages of a target are numbered: 0 replaces all, then one more each; a gap asks for a
 // snapshot.
 
+import { HolderSets } from '../../shared/lib/holder-sets.ts';
 import { PrefixTable } from '../../shared/lib/prefix-table.ts';
 import type { Incarnation } from '../../shared/model/ids.ts';
 import type { HashWords, PromptChain } from '../../shared/model/prompt.ts';
@@ -17,13 +20,18 @@ import { LeafTable, type Leaf } from './prefix-leaves.ts';
 
 /** Share of the byte budget for leaves. */
 const LEAF_SHARE = 1 / 8;
+/** Share of the byte budget for the holders of chunks that more than two targets hold. */
+const SET_SHARE = 1 / 8;
+const ROW_SHARE = 1 - LEAF_SHARE - SET_SHARE;
 /** Turn ends before the deepest matched chunk that are looked up as leaves. */
 const TURN_ENDS_TRIED = 4;
 
 const PARENT_LOW = 0;
 const PARENT_HIGH = 1;
 const DEPTH = 2;
-const FIXED_COLUMNS = 3;
+const HELD = 3;
+const HOPED = 4;
+const COLUMNS = 5;
 
 /** What a target holds of a prompt. */
 export interface PrefixMatch {
@@ -44,60 +52,86 @@ interface Slot {
   seq: number;
   /** A snapshot was asked for and has not come. */
   asked: boolean;
+  /** Rows that the target is said to hold, and expected to. */
   chunks: number;
+  hopes: number;
+}
+
+/** First rows of the ends that were looked up last; of no chain once leaves have changed. */
+interface Ends {
+  chain: PromptChain | null;
+  chunks: number;
+  count: number;
+  readonly rows: number[];
+  readonly offsets: number[];
 }
 
 export class PrefixIndex {
   readonly #table: PrefixTable;
   readonly #leaves: LeafTable;
+  readonly #sets: HolderSets;
   readonly #slots: Slot[] = [];
-  #planes = 1;
+  readonly #free: number[] = [];
+  readonly #ends: Ends = { chain: null, chunks: 0, count: 0, rows: [], offsets: [] };
+  #setBytes: number;
+  /** Rows that went because their holders no longer fit. */
+  #dropped = 0;
   #depths = new Int32Array(32);
   #active = new Uint32Array(1);
+  #mine = new Uint32Array(1);
 
   constructor(bytesMax: number) {
     this.#table = new PrefixTable({
-      bytesMax: bytesMax * (1 - LEAF_SHARE),
-      columns: FIXED_COLUMNS + 2,
+      bytesMax: bytesMax * ROW_SHARE,
+      columns: COLUMNS,
       onEvict: (row) => this.#forget(row),
     });
+    this.#setBytes = bytesMax * SET_SHARE;
+    this.#sets = new HolderSets(this.#setBytes);
     this.#leaves = new LeafTable(bytesMax * LEAF_SHARE);
   }
 
   get bytes(): number {
-    return this.#table.bytes + this.#leaves.bytes;
+    return this.#table.bytes + this.#sets.bytes + this.#leaves.bytes;
   }
 
   get rows(): number {
     return this.#table.size;
   }
 
-  /** Rows that the byte budget has taken, ever. */
+  /** Rows and holders that the byte budget has taken, ever. */
   get evictions(): number {
-    return this.#table.evictions + this.#leaves.evictions;
+    const { refused } = this.#sets;
+    return this.#table.evictions + this.#dropped + refused + this.#leaves.evictions;
   }
 
   setBudget(bytesMax: number): void {
-    this.#table.resize({ bytesMax: bytesMax * (1 - LEAF_SHARE), columns: this.#columns() });
+    this.#table.resize({ bytesMax: bytesMax * ROW_SHARE, columns: COLUMNS });
+    this.#setBytes = bytesMax * SET_SHARE;
+    this.#reshapeSets(32 * this.#active.length);
     this.#leaves.setBudget(bytesMax * LEAF_SHARE);
+    this.#ends.chain = null;
   }
 
   /** A slot for a new target; it holds nothing. */
   addTarget(): number {
-    const fresh: Slot = { used: true, incarnation: null, seq: -1, asked: false, chunks: 0 };
-    const free = this.#slots.findIndex((slot) => !slot.used);
-    if (free >= 0) {
+    const fresh = { used: true, incarnation: null, seq: -1, asked: false, chunks: 0, hopes: 0 };
+    const free = this.#free.pop();
+    if (free !== undefined) {
       this.#slots[free] = fresh;
       return free;
     }
     this.#slots.push(fresh);
-    if (this.#slots.length > this.#planes * 32) this.#addPlane();
+    this.#widen();
     return this.#slots.length - 1;
   }
 
   removeTarget(slot: number): void {
+    const at = this.#slot(slot);
+    if (!at.used) return;
     this.reset(slot);
-    this.#slot(slot).used = false;
+    at.used = false;
+    this.#free.push(slot);
   }
 
   /** Empties a target: its engine process is another one now. */
@@ -120,6 +154,7 @@ export class PrefixIndex {
 
   apply(slot: number, message: PrefixMessage): ApplyOutcome {
     const at = this.#slot(slot);
+    this.#ends.chain = null;
     if (message.seq === 0) {
       this.#clear(slot);
       at.incarnation = message.incarnation;
@@ -142,8 +177,7 @@ export class PrefixIndex {
   hope(slot: number, chain: PromptChain): void {
     const { hashes } = chain;
     for (let k = hashes.length / 2 - 1; k >= 0; k -= 1) {
-      const row = this.#insertChunk(hashes, k, 0);
-      this.#set(this.#hopedPlane(slot), row, slot);
+      this.#set(HOPED, this.#insertChunk(hashes, k, 0), slot);
     }
   }
 
@@ -152,7 +186,7 @@ export class PrefixIndex {
     for (let k = hashes.length / 2 - 1; k >= 0; k -= 1) {
       const row = this.#table.find(hashes[2 * k] as number, hashes[2 * k + 1] as number);
       if (row < 0) continue;
-      this.#unset(this.#hopedPlane(slot), row, slot);
+      this.#unset(HOPED, row, slot);
       this.#dropIfEmpty(row);
     }
   }
@@ -168,24 +202,29 @@ export class PrefixIndex {
       const row = this.#table.find(hashes[2 * depth] as number, hashes[2 * depth + 1] as number);
       if (row < 0 || !this.#narrow(row, depth)) break;
     }
-    for (let plane = 0; plane < this.#planes; plane += 1) {
-      record(depths, plane * 32, { bits: active[plane] as number, depth });
+    for (let k = 0; depth > 0 && k < active.length; k += 1) {
+      record(depths, 32 * k, { bits: active[k] as number, depth });
     }
     return depths;
   }
 
   /** What a target holds of a prompt, given its depth of `walk`. */
   matchAt(slot: number, chain: PromptChain, chunks: number): PrefixMatch {
-    const { turnEnds } = chain;
-    let tried = 0;
-    for (let k = turnEnds.length - 1; k >= 0 && tried < TURN_ENDS_TRIED; k -= 1) {
-      const end = turnEnds[k];
-      if (end === undefined || end.chunks > chunks) continue;
-      tried += 1;
-      const leaf = this.#leaves.get(slot, end.hashLow, end.hashHigh);
-      if (leaf !== null) return { chunks, leaf, leafOffset: end.offset };
+    return this.leafAt(slot, chain, chunks) ?? { chunks, leaf: null, leafOffset: 0 };
+  }
+
+  /**
+   * The same, and null where there are chunks alone. Ends are looked up once for all targets, and
+   * most targets hold equally much of a prompt: asking for one more of those costs next to nothing.
+   */
+  leafAt(slot: number, chain: PromptChain, chunks: number): PrefixMatch | null {
+    if (this.#ends.chain !== chain || this.#ends.chunks !== chunks) this.#lookUpEnds(chain, chunks);
+    const { rows, offsets, count } = this.#ends;
+    for (let k = 0; k < count; k += 1) {
+      const leaf = this.#leaves.at(rows[k] as number, slot);
+      if (leaf !== null) return { chunks, leaf, leafOffset: offsets[k] as number };
     }
-    return { chunks, leaf: null, leafOffset: 0 };
+    return null;
   }
 
   match(slot: number, chain: PromptChain): PrefixMatch {
@@ -197,39 +236,67 @@ export class PrefixIndex {
     return { runs: this.#runs(slot), leaves: this.#leaves.of(slot) };
   }
 
-  #columns(): number {
-    return FIXED_COLUMNS + 2 * this.#planes;
+  /** The ends of earlier turns within so many chunks that any target at all holds, deepest first. */
+  #lookUpEnds(chain: PromptChain, chunks: number): void {
+    const { turnEnds } = chain;
+    const ends = this.#ends;
+    ends.chain = chain;
+    ends.chunks = chunks;
+    ends.count = 0;
+    let tried = 0;
+    for (let k = turnEnds.length - 1; k >= 0 && tried < TURN_ENDS_TRIED; k -= 1) {
+      const end = turnEnds[k];
+      if (end === undefined || end.chunks > chunks) continue;
+      tried += 1;
+      const row = this.#leaves.first(end.hashLow, end.hashHigh);
+      if (row < 0) continue;
+      ends.rows[ends.count] = row;
+      ends.offsets[ends.count] = end.offset;
+      ends.count += 1;
+    }
   }
 
-  #heldPlane(slot: number): number {
-    return FIXED_COLUMNS + 2 * (slot >> 5);
+  #widen(): void {
+    const words = Math.ceil(this.#slots.length / 32);
+    if (words <= this.#active.length) return;
+    const room = Math.max(words, 2 * this.#active.length);
+    this.#depths = new Int32Array(32 * room);
+    this.#active = new Uint32Array(room);
+    this.#mine = new Uint32Array(room);
+    this.#reshapeSets(32 * room);
   }
 
-  #hopedPlane(slot: number): number {
-    return FIXED_COLUMNS + 2 * (slot >> 5) + 1;
-  }
-
-  #addPlane(): void {
-    this.#planes += 1;
-    this.#depths = new Int32Array(this.#planes * 32);
-    this.#active = new Uint32Array(this.#planes);
-    this.#table.resize({ bytesMax: this.#table.bytesMax, columns: this.#columns() });
+  /** Bit sets for so many targets, within the budget: rows whose set finds no room any more go. */
+  #reshapeSets(targets: number): void {
+    const most = this.#sets.placesWithin(targets, this.#setBytes);
+    const fits = (word: number): boolean => this.#sets.placeOf(word) < most;
+    const held = this.#table.columns[HELD] as Uint32Array;
+    const hoped = this.#table.columns[HOPED] as Uint32Array;
+    for (let row = 0; row < this.#table.rows; row += 1) {
+      if (fits(held[row] as number) && fits(hoped[row] as number)) continue;
+      this.#forget(row);
+      this.#table.remove(row);
+      this.#dropped += 1;
+    }
+    this.#sets.reshape(targets, this.#setBytes);
   }
 
   /** Keeps the targets that hold this row too; false when none is left. */
   #narrow(row: number, depth: number): boolean {
+    const active = this.#active;
+    const mine = this.#mine.fill(0);
     const { columns } = this.#table;
+    this.#sets.unite(columns[HELD]?.[row] as number, mine);
+    this.#sets.unite(columns[HOPED]?.[row] as number, mine);
     let left = 0;
-    for (let plane = 0; plane < this.#planes; plane += 1) {
-      const before = this.#active[plane] as number;
+    for (let k = 0; k < active.length; k += 1) {
+      const before = active[k] as number;
       if (before === 0) continue;
-      const at = FIXED_COLUMNS + 2 * plane;
-      const mine = (columns[at]?.[row] as number) | (columns[at + 1]?.[row] as number);
-      const after = before & mine;
+      const after = before & (mine[k] as number);
       if (after !== before && depth > 0) {
-        record(this.#depths, plane * 32, { bits: before & ~after, depth });
+        record(this.#depths, 32 * k, { bits: before & ~after, depth });
       }
-      this.#active[plane] = after;
+      active[k] = after;
       left |= after;
     }
     return left !== 0;
@@ -240,7 +307,7 @@ export class PrefixIndex {
     for (let k = chunks - 1; k >= 0; k -= 1) {
       const row = this.#insertChunk(run.hashes, k, run.depth);
       if (k === 0) this.#setParent(row, run.parentLow, run.parentHigh);
-      if (this.#set(this.#heldPlane(slot), row, slot)) this.#slot(slot).chunks += 1;
+      this.#set(HELD, row, slot);
     }
     this.#touchUp(run.parentLow, run.parentHigh, run.depth);
   }
@@ -282,49 +349,65 @@ export class PrefixIndex {
   }
 
   #take(slot: number, row: number): void {
-    if (this.#unset(this.#heldPlane(slot), row, slot)) this.#slot(slot).chunks -= 1;
-    this.#unset(this.#hopedPlane(slot), row, slot);
+    this.#unset(HELD, row, slot);
+    this.#unset(HOPED, row, slot);
     this.#dropIfEmpty(row);
   }
 
   #clear(slot: number): void {
-    for (let row = 0; row < this.#table.rows; row += 1) {
-      if (this.#table.isUsed(row)) this.#take(slot, row);
+    const at = this.#slot(slot);
+    this.#ends.chain = null;
+    if (at.chunks > 0 || at.hopes > 0) {
+      for (const row of this.#rowsWith(slot, [HELD, HOPED])) this.#take(slot, row);
     }
-    this.#slot(slot).chunks = 0;
     this.#leaves.clear(slot);
   }
 
   /** A row makes room: its holders have a chunk less here. */
   #forget(row: number): void {
-    for (let slot = 0; slot < this.#slots.length; slot += 1) {
-      const plane = this.#table.columns[this.#heldPlane(slot)]?.[row] ?? 0;
-      if (((plane >>> (slot & 31)) & 1) === 1) this.#slot(slot).chunks -= 1;
-    }
+    const { columns } = this.#table;
+    const held = columns[HELD]?.[row] as number;
+    const hoped = columns[HOPED]?.[row] as number;
+    this.#sets.forEach(held, (slot) => (this.#slot(slot).chunks -= 1));
+    this.#sets.forEach(hoped, (slot) => (this.#slot(slot).hopes -= 1));
+    this.#sets.release(held);
+    this.#sets.release(hoped);
+    this.#blank(row);
   }
 
-  #set(plane: number, row: number, slot: number): boolean {
-    const column = this.#table.columns[plane] as Uint32Array;
-    const before = column[row] as number;
-    column[row] = before | (1 << (slot & 31));
-    return column[row] !== before;
+  #set(column: typeof HELD | typeof HOPED, row: number, slot: number): void {
+    const words = this.#table.columns[column] as Uint32Array;
+    const before = words[row] as number;
+    if (this.#sets.has(before, slot)) return;
+    const after = this.#sets.add(before, slot);
+    if (!this.#sets.has(after, slot)) return;
+    words[row] = after;
+    if (column === HELD) this.#slot(slot).chunks += 1;
+    else this.#slot(slot).hopes += 1;
   }
 
-  #unset(plane: number, row: number, slot: number): boolean {
-    const column = this.#table.columns[plane] as Uint32Array;
-    const before = column[row] as number;
-    column[row] = before & ~(1 << (slot & 31));
-    return column[row] !== before;
+  #unset(column: typeof HELD | typeof HOPED, row: number, slot: number): void {
+    const words = this.#table.columns[column] as Uint32Array;
+    const before = words[row] as number;
+    if (!this.#sets.has(before, slot)) return;
+    words[row] = this.#sets.remove(before, slot);
+    if (column === HELD) this.#slot(slot).chunks -= 1;
+    else this.#slot(slot).hopes -= 1;
   }
 
   #dropIfEmpty(row: number): void {
     const { columns } = this.#table;
-    for (let k = FIXED_COLUMNS; k < columns.length; k += 1) if (columns[k]?.[row] !== 0) return;
-    this.#table.remove(row);
+    if (columns[HELD]?.[row] === 0 && columns[HOPED]?.[row] === 0) this.#table.remove(row);
+  }
+
+  /** Rows without storage of their own name nobody, so that a scan may pass over them. */
+  #blank(row: number): void {
+    (this.#table.columns[HELD] as Uint32Array)[row] = 0;
+    (this.#table.columns[HOPED] as Uint32Array)[row] = 0;
   }
 
   #runs(slot: number): PrefixRun[] {
-    const rows = this.#rowsOf(slot);
+    const rows = this.#rowsWith(slot, [HELD]);
     const { columns } = this.#table;
     const depth = columns[DEPTH] as Uint32Array;
     rows.sort((a, b) => (depth[a] as number) - (depth[b] as number));
@@ -347,12 +430,18 @@ export class PrefixIndex {
     return runs.map((run) => this.#runOf(run));
   }
 
-  #rowsOf(slot: number): number[] {
-    const held = this.#table.columns[this.#heldPlane(slot)] as Uint32Array;
-    const bit = 1 << (slot & 31);
+  /** Rows of which one of these columns names the target. Rows that are not in use name nobody. */
+  #rowsWith(slot: number, columns: readonly (typeof HELD | typeof HOPED)[]): number[] {
     const rows: number[] = [];
-    for (let row = 0; row < this.#table.rows; row += 1) {
-      if (this.#table.isUsed(row) && ((held[row] as number) & bit) !== 0) rows.push(row);
+    const { rows: end } = this.#table;
+    const words = columns.map((column) => this.#table.columns[column] as Uint32Array);
+    for (let row = 0; row < end; row += 1) {
+      for (const column of words) {
+        const word = column[row] as number;
+        if (word === 0 || !this.#sets.has(word, slot)) continue;
+        rows.push(row);
+        break;
+      }
     }
     return rows;
   }
