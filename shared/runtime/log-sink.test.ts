@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { LogSink, type SinkFile } from './log-sink.ts';
+import { ManualTime } from './manual-time.ts';
 
 type Done = Parameters<SinkFile['write']>[1];
 
@@ -48,34 +49,54 @@ class FakeFile implements SinkFile {
 
 function rig() {
   const file = new FakeFile();
-  const time = { nowMs: 0 };
-  return { file, time, sink: new LogSink(file, () => time.nowMs) };
+  const time = new ManualTime();
+  return { file, time, sink: new LogSink(file, time, time) };
 }
 
 describe('a log sink', () => {
   it('writes lines in order, together while a write is under way, and what a short write left', () => {
-    const { file, sink } = rig();
+    const { file, sink, time } = rig();
     for (const line of ['a\n', 'b\n', 'ü\n']) sink.write(line);
     file.take();
+    time.advance(10);
     file.take(3);
     sink.write('d\n');
     file.take(1);
     file.take();
+    time.advance(10);
     expect(file.pending?.bytes).toBeDefined();
     file.take();
     expect(file.text).toBe('a\nb\nü\nd\n');
     expect(file.pending).toBeNull();
   });
 
+  it('writes a lone line at once, and what comes soon after it 10 ms later in one write', () => {
+    const { file, sink, time } = rig();
+    sink.write('a\n');
+    file.take();
+    for (const line of ['b\n', 'c\n', 'd\n']) {
+      time.advance(3);
+      sink.write(line);
+    }
+    expect(file.pending).toBeNull();
+    time.advance(1);
+    file.take();
+    expect(file.read.map((bytes) => Buffer.from(bytes).toString())).toEqual(['a\n', 'b\nc\nd\n']);
+    time.advance(10);
+    sink.write('e\n');
+    expect(file.pending).not.toBeNull();
+  });
+
   it('keeps a bounded number of bytes for a slow reader, and says how many lines it dropped', () => {
-    const { file, sink } = rig();
+    const { file, sink, time } = rig();
     const line = `${'x'.repeat(1_023)}\n`;
     for (let k = 0; k < 5_000; k += 1) sink.write(line);
-    while (file.pending !== null) file.take();
+    for (; file.pending !== null; time.advance(10)) file.take();
     expect(file.text.length).toBeLessThan(4.2 * 1024 * 1024);
     // One was under way, 4,096 waited.
     expect(file.text).toContain('"lines":903,');
     sink.write('after\n');
+    time.advance(10);
     file.take();
     expect(file.text.endsWith('after\n')).toBe(true);
   });
@@ -90,11 +111,13 @@ describe('a log sink', () => {
     expect(file.read).toEqual([]);
   });
 
-  it('tries again where the reader takes nothing for now', async () => {
-    const { file, sink } = rig();
+  it('tries again where the reader takes nothing for now', () => {
+    const { file, sink, time } = rig();
     sink.write('a\n');
     file.fail('EAGAIN');
-    await expect.poll(() => file.pending !== null).toBe(true);
+    time.advance(19);
+    expect(file.pending).toBeNull();
+    time.advance(1);
     file.take();
     expect(file.text).toBe('a\n');
   });
@@ -122,7 +145,7 @@ describe('a log sink', () => {
   it('does not wait at exit for a reader that has not taken the write before', () => {
     const { file, sink, time } = rig();
     for (const line of ['a\n', 'b\n']) sink.write(line);
-    time.nowMs = 1_500;
+    time.advance(1_500);
     sink.flushSync();
     expect(file.read).toEqual([]);
   });

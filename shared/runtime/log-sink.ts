@@ -1,14 +1,19 @@
 // Where log lines leave the process: a file descriptor whose other end may be slow, stopped or gone, and none of that
 // is a reason to stop serving, to fill the memory or not to end.
 //
+//   quiet     a line leaves at once
+//   busy      lines gather for `GATHER_MS` from one write to the next: a write costs more than a line does
 //   slow      lines wait, `MAX_WAITING_CHARS` of them; then they are dropped, and a line says how many
 //   gone      (EPIPE and its like) every further line is dropped in silence: nobody is there to be told
 //   at exit   what waits is written at once, unless the reader has not even taken the write before it
 
 import { write, writeSync } from 'node:fs';
+import type { Clock } from './clock.ts';
+import type { Timers } from './timers.ts';
 
 const MAX_WAITING_CHARS = 4 * 1024 * 1024;
 const BATCH_CHARS = 64 * 1024;
+const GATHER_MS = 10;
 /** ms between two attempts where the reader takes nothing for now, and attempts at exit. */
 const AGAIN_MS = 20;
 const LAST_ATTEMPTS = 10;
@@ -33,18 +38,23 @@ export function fileOf(fd: number): SinkFile {
 
 export class LogSink {
   readonly #file: SinkFile;
-  readonly #nowMs: () => number;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #timers: Pick<Timers, 'after'>;
   #lines: string[] = [];
   #waitingChars = 0;
   #dropped = 0;
   /** What an unfinished write left over. */
   #rest: Uint8Array | null = null;
   #writingSinceMs: number | null = null;
+  /** When the next write may begin. */
+  #nextMs = Number.NEGATIVE_INFINITY;
+  #planned = false;
   #gone = false;
 
-  constructor(file: SinkFile, nowMs: () => number) {
+  constructor(file: SinkFile, clock: Pick<Clock, 'nowMs'>, timers: Pick<Timers, 'after'>) {
     this.#file = file;
-    this.#nowMs = nowMs;
+    this.#clock = clock;
+    this.#timers = timers;
   }
 
   write(line: string): void {
@@ -55,12 +65,13 @@ export class LogSink {
     }
     this.#lines.push(line);
     this.#waitingChars += line.length;
-    if (this.#writingSinceMs === null) this.#next();
+    if (this.#writingSinceMs === null) this.#plan();
   }
 
   /** For the end of the process. */
   flushSync(): void {
-    const stuck = this.#writingSinceMs !== null && this.#nowMs() - this.#writingSinceMs > STUCK_MS;
+    const stuck =
+      this.#writingSinceMs !== null && this.#clock.nowMs() - this.#writingSinceMs > STUCK_MS;
     let bytes = stuck ? null : this.#take();
     for (let attempts = 0; bytes !== null && !this.#gone;) {
       try {
@@ -74,16 +85,35 @@ export class LogSink {
     }
   }
 
+  /** The next write: now, or when lines have gathered. */
+  #plan(): void {
+    if (this.#planned) return;
+    const waitMs = this.#nextMs - this.#clock.nowMs();
+    if (waitMs <= 0) this.#next();
+    else this.#after(waitMs);
+  }
+
+  #after(waitMs: number): void {
+    this.#planned = true;
+    this.#timers.after(waitMs, () => {
+      this.#planned = false;
+      if (!this.#gone) this.#next();
+    });
+  }
+
   #next(): void {
     const bytes = this.#take();
-    this.#writingSinceMs = bytes === null ? null : this.#nowMs();
+    this.#writingSinceMs = bytes === null ? null : this.#clock.nowMs();
     if (bytes === null) return;
+    this.#nextMs = this.#clock.nowMs() + GATHER_MS;
     this.#file.write(bytes, (error, written) => {
       if (error !== null && !isAgain(error)) return this.#leave();
       const taken = error === null ? written : 0;
       if (taken < bytes.length) this.#rest = bytes.subarray(taken);
-      if (error === null) this.#next();
-      else setTimeout(() => this.#next(), AGAIN_MS).unref();
+      if (error !== null) return this.#after(AGAIN_MS);
+      this.#writingSinceMs = null;
+      if (this.#rest !== null) this.#next();
+      else if (this.#lines.length > 0 || this.#dropped > 0) this.#plan();
     });
   }
 

@@ -4,6 +4,7 @@ import { pino, type DestinationStream, type Logger } from 'pino';
 import { prettyFactory } from 'pino-pretty';
 import { systemClock } from './clock.ts';
 import { fileOf, LogSink } from './log-sink.ts';
+import { systemTimers } from './timers.ts';
 
 export type { Logger } from 'pino';
 
@@ -45,7 +46,7 @@ function toStderr(readable: boolean): DestinationStream {
 /** Loggers of one process share it: their lines never stand inside each other. */
 function sharedSink(): LogSink {
   if (stderr !== null) return stderr;
-  const sink = new LogSink(fileOf(STDERR), () => systemClock.nowMs());
+  const sink = new LogSink(fileOf(STDERR), systemClock, systemTimers);
   process.on('exit', () => sink.flushSync());
   stderr = sink;
   return sink;
