@@ -34,6 +34,8 @@ export class KvBook {
   private readonly holds = new Map<LedgerEntry, readonly PrefixHold[]>();
   private readonly facts: () => TokenFacts;
   private counted: { readonly atMs: number; readonly tokens: number } | null = null;
+  /** What requests have brought since then, as their routers saw it. */
+  private broughtTokens = 0;
 
   constructor(facts: () => TokenFacts) {
     this.facts = facts;
@@ -46,6 +48,8 @@ export class KvBook {
       return hold;
     });
     this.holds.set(entry, holds);
+    const { promptTokens, matchedTokens } = entry.facts;
+    this.broughtTokens += Math.max(0, promptTokens - matchedTokens);
     this.fit(nowMs);
   }
 
@@ -86,15 +90,17 @@ export class KvBook {
     this.index.evict(held, this.bytesPerToken);
   }
 
+  /** A report that acknowledges a request includes it, also between two counts. */
   workingSetTokens(nowMs: number): number {
     if (this.counted !== null && nowMs - this.counted.atMs < COUNT_EVERY_MS) {
-      return this.counted.tokens;
+      return this.counted.tokens + this.broughtTokens;
     }
     const since = nowMs - this.gaps.tauMs();
     const held = [...this.holds.values()].flat();
     const tokens =
       this.index.workingSetTokens(since, held, this.bytesPerToken) + this.openTokens(nowMs);
     this.counted = { atMs: nowMs, tokens };
+    this.broughtTokens = 0;
     return tokens;
   }
 

@@ -16,6 +16,7 @@ function candidate(replica: string, more: Partial<Candidate> = {}): Candidate {
     promptTokens: 40,
     cachedTokens: 32,
     full: false,
+    kvRoom: null,
     drawProbability: 2 / 3,
     ...more,
   };

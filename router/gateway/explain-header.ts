@@ -38,6 +38,7 @@ function briefCandidate(candidate: Candidate): object {
     tokens: candidate.promptTokens,
     cached: candidate.cachedTokens,
     ...(candidate.full ? { full: true } : {}),
+    ...(candidate.kvRoom === null ? {} : { kv: candidate.kvRoom.state }),
     p: Math.round(candidate.drawProbability * 1_000) / 1_000,
   };
 }

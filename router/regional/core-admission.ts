@@ -9,7 +9,7 @@ import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
 import { bare, hasReady, pendingEtaMs, type Verdict } from './core-decide.ts';
 import { finish } from './core-ends.ts';
 import { poolCurve } from './core-load.ts';
-import type { RegionalState, RequestState } from './core-state.ts';
+import type { PoolState, RegionalState, RequestState } from './core-state.ts';
 
 /** Queues a request, within the limits; a retry keeps its age and is not measured again. */
 export function admit(state: RegionalState, request: RequestState, verdict: Verdict): void {
@@ -21,6 +21,7 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
     return;
   }
   makeRoom(state, request);
+  const held = waitsForRoom(pool, verdict);
   const work = expectedWork(request, verdict);
   const { request: asked } = request;
   const deadlineMs =
@@ -38,10 +39,11 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
         request.arrivedMs + state.settings.queueMaxWaitMs,
         (deadlineMs ?? Number.POSITIVE_INFINITY) - work.prefillMs,
       ),
+      ...(held ? { held } : {}),
     },
     state.settings.ageCredit,
   );
-  pool.pace.started(state.nowMs);
+  (held ? pool.heldPace : pool.pace).started(state.nowMs);
   pool.dirty = true;
   const { decision } = verdict;
   const waiting: Decision =
@@ -49,6 +51,17 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
       ? decision
       : { ...decision, kind: 'queue', reason: 'order', target: null };
   state.announced.push({ request: asked.id, decision: waiting });
+}
+
+/** A new conversation goes behind those that wait for KV room, also where it would find some. */
+export function waitsForRoom({ queue }: PoolState, { room, decision }: Verdict): boolean {
+  if (room?.acts !== true) return false;
+  return decision.reason === 'kv_room' || queue.held.requests > 0;
+}
+
+/** Whether others of its pool have to go first. */
+export function isBehindOthers({ queue }: PoolState, { room }: Verdict): boolean {
+  return queue.size > (room?.acts === true ? 0 : queue.held.requests);
 }
 
 /** Says which requests entered the queue in this event and have not left it again. */
@@ -160,6 +173,7 @@ function expectedWork(
 function predictedQueueMs(state: RegionalState, request: RequestState, verdict: Verdict): number {
   const { pool } = request;
   const { scored } = verdict.weighing;
+  if (waitsForRoom(pool, verdict)) return predictedRoomWaitMs(state, request);
   return predictedWaitMs({
     backlogMs: scored.reduce((sum, candidate) => sum + candidate.load.waitMs, 0),
     ahead: pool.queue.ahead(request.request.priority),
@@ -167,4 +181,10 @@ function predictedQueueMs(state: RegionalState, request: RequestState, verdict: 
     msPerRelease: pool.pace.msPerRelease(state.nowMs),
     etaMs: scored.length > 0 ? 0 : (pendingEtaMs(pool) ?? 0),
   });
+}
+
+/** Until KV room comes: as fast as it has come lately. */
+function predictedRoomWaitMs(state: RegionalState, { pool, request }: RequestState): number {
+  const ahead = pool.queue.ahead(request.priority, true).requests;
+  return ahead * (pool.heldPace.msPerRelease(state.nowMs) ?? 0);
 }

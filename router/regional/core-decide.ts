@@ -11,6 +11,7 @@ import type {
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
 import { otherQueues, shareAllows } from '../policy/release.ts';
 import { reportedWaitMs, poolCurve, curveOf } from './core-load.ts';
+import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf, weigh, type Scored, type Weighing } from './core-weigh.ts';
 
@@ -22,6 +23,8 @@ export interface Verdict {
   /** Set when the decision is to send. */
   readonly chosen: Scored | null;
   readonly weighing: Weighing;
+  /** Working-set admission is about this request; null where it is not. */
+  readonly room: Room | null;
 }
 
 /** `random` null: the most probable target stands for the draw. */
@@ -32,12 +35,22 @@ export function decide(
 ): Verdict {
   const weighing = weigh(state, request);
   const { scored } = weighing;
-  if (scored.length === 0) return verdict(weighing, nothingLeft(request, weighing), []);
+  if (scored.length === 0) {
+    return verdict({ weighing, room: null }, nothingLeft(request, weighing), []);
+  }
   if (isLight(request)) return anyOf(state, request, { weighing, draw: options.draw });
-  const allowed = scored.filter((candidate) => allowedByShare(state, request, candidate));
+  const room = roomForNew(state, request, scored);
+  const seen: Seen = { weighing, room };
+  const shared = scored.filter((candidate) => allowedByShare(state, request, candidate));
+  const allowed =
+    room?.acts === true ? shared.filter((one) => room.of(one).state !== 'full') : shared;
   if (!allowed.some((candidate) => !candidate.load.full)) {
-    const held = scored.some((candidate) => !candidate.load.full);
-    return verdict(weighing, { kind: 'queue', reason: held ? 'order' : 'all_full' }, []);
+    const reason = shared.some(({ load }) => !load.full)
+      ? 'kv_room'
+      : scored.some(({ load }) => !load.full)
+        ? 'order'
+        : 'all_full';
+    return verdict(seen, { kind: 'queue', reason }, []);
   }
   const open = allowed.filter((candidate) => !candidate.load.closed);
   const probabilities = drawProbabilities(
@@ -46,13 +59,13 @@ export function decide(
   );
   const at = options.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
   const chosen = open[at] ?? null;
-  if (chosen === null) return verdict(weighing, { kind: 'queue', reason: 'all_full' }, []);
+  if (chosen === null) return verdict(seen, { kind: 'queue', reason: 'all_full' }, []);
   const outcome = {
     kind: 'send',
     reason: sendReason(request, { chosen, scored, probabilities }),
   } as const;
   const drawn = open.map((candidate, k) => ({ candidate, probability: probabilities[k] ?? 0 }));
-  return { ...verdict(weighing, outcome, drawn, chosen.target), chosen };
+  return { ...verdict(seen, outcome, drawn, chosen.target), chosen };
 }
 
 /** The engine's front end alone answers it: it takes no share of what is weighed, and waits for nothing. */
@@ -95,7 +108,13 @@ function anyOf(
   const first = scored.length === 1 ? 'only_candidate' : 'tie_draw';
   const outcome = { kind: 'send', reason: request.attempts > 0 ? 'failover' : first } as const;
   const drawn = scored.map((candidate, k) => ({ candidate, probability: probabilities[k] ?? 0 }));
-  return { ...verdict(seen.weighing, outcome, drawn, chosen.target), chosen };
+  const { weighing } = seen;
+  return { ...verdict({ weighing, room: null }, outcome, drawn, chosen.target), chosen };
+}
+
+interface Seen {
+  readonly weighing: Weighing;
+  readonly room: Room | null;
 }
 
 interface Outcome {
@@ -159,20 +178,20 @@ function sendReason(
 }
 
 function verdict(
-  weighing: Weighing,
+  { weighing, room }: Seen,
   outcome: Outcome,
   drawn: readonly { candidate: Scored; probability: number }[],
   target: TargetState | null = null,
 ): Verdict {
   const probabilityOf = new Map(drawn.map((entry) => [entry.candidate, entry.probability]));
   const best = weighing.scored.toSorted((a, b) => a.costMs - b.costMs).slice(0, CANDIDATES_SHOWN);
-  const candidates = best.map((scored) => shown(scored, probabilityOf.get(scored) ?? 0));
+  const candidates = best.map((scored) => shown(scored, probabilityOf.get(scored) ?? 0, room));
   for (const { target: removed, reason } of weighing.removed) {
     if (candidates.length >= CANDIDATES_SHOWN) break;
     candidates.push({ ...BLANK, target: idOf(removed), removed: reason });
   }
   const decision = { ...outcome, target: target === null ? null : idOf(target), candidates };
-  return { decision, chosen: null, weighing };
+  return { decision, chosen: null, weighing, room };
 }
 
 const BLANK = {
@@ -183,10 +202,11 @@ const BLANK = {
   promptTokens: null,
   cachedTokens: null,
   full: false,
+  kvRoom: null,
   drawProbability: 0,
 } as const;
 
-function shown(scored: Scored, drawProbability: number): Candidate {
+function shown(scored: Scored, drawProbability: number, room: Room | null): Candidate {
   const { load, prefillMs } = scored;
   return {
     target: idOf(scored.target),
@@ -198,6 +218,7 @@ function shown(scored: Scored, drawProbability: number): Candidate {
     promptTokens: scored.promptTokens,
     cachedTokens: scored.cachedTokens,
     full: load.full,
+    kvRoom: room?.of(scored) ?? null,
     drawProbability,
   };
 }

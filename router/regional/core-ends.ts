@@ -22,10 +22,12 @@ export function finish(
 }
 
 export function forget(state: RegionalState, request: RequestState): void {
-  const { queue, pace } = request.pool;
+  const { queue, pace, heldPace } = request.pool;
   state.requests.delete(request.request.id);
   queue.remove(request.request.id);
-  if (queue.size === 0) pace.emptied();
+  const { held } = queue;
+  if (queue.size === held.requests) pace.emptied();
+  if (held.requests === 0) heldPace.emptied();
 }
 
 export function refuse(

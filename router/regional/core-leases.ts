@@ -17,10 +17,12 @@ import type {
   Usage,
 } from '../../shared/protocol/messages.ts';
 import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
+import { isUnfound } from '../policy/working-set.ts';
 import { medianKnown } from '../policy/unknown.ts';
 import { isLight } from './core-decide.ts';
 import { resetSums } from './core-load.ts';
 import { targetsOf, type Scored } from './core-weigh.ts';
+import { growthTokens } from './core-working-set.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 
 type Unsequenced = RouterMessage extends infer M
@@ -218,6 +220,8 @@ function newLease(
     pastPrefill: isLight(request),
     prefilledMs: state.nowMs + scored.load.waitMs + scored.prefillMs,
     timeoutMs: deadlines.firstTokenTimeoutMs,
+    growthTokens: growthTokens(request, scored),
+    unfound: isUnfound(scored.matchedTokens, scored.promptTokens),
     byClient: deadlines.byClient,
     extended: false,
     aborting: false,

@@ -5,6 +5,8 @@ import type { RequestId } from '../../shared/model/ids.ts';
 import { decide, pendingEtaMs } from './core-decide.ts';
 import { openAttempt } from './core-leases.ts';
 import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
+import { waitsForRoom } from './core-admission.ts';
+import { entersByMs } from './core-working-set.ts';
 import { finish } from './core-ends.ts';
 import { carryOut } from './core-requests.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
@@ -29,22 +31,41 @@ export function moveQueue(state: RegionalState, pool: PoolState): void {
   const past = new Set<string>();
   for (let k = 0; k < RELEASED_AT_ONCE && past.size < LOOKED_PAST; k += 1) {
     if (!canMove(state, pool)) return;
-    const item = pool.queue.next({
-      nowMs: state.nowMs,
-      pressWithinMs: 2 * state.settings.holdMs,
-      without: past,
-    });
-    if (item === null) return;
+    const item = nextOf(state, pool, past);
+    if (item === null) return moveHeld(state, pool);
     if (!tryRelease(state, pool, item)) past.add(item.id);
   }
   pool.dirty = past.size < LOOKED_PAST;
+}
+
+/** New conversations go after all others of the pool, in their order: one that finds no KV room ends the round. */
+function moveHeld(state: RegionalState, pool: PoolState): void {
+  for (let k = 0; k < RELEASED_AT_ONCE; k += 1) {
+    if (pool.queue.held.requests === 0 || !canMove(state, pool)) return;
+    const item = nextOf(state, pool, new Set(), true);
+    if (item === null || !tryRelease(state, pool, item)) return;
+  }
+  pool.dirty = true;
+}
+
+function nextOf(
+  state: RegionalState,
+  pool: PoolState,
+  without: ReadonlySet<string>,
+  held = false,
+): QueueItem | null {
+  const { nowMs, settings } = state;
+  return pool.queue.next({ nowMs, pressWithinMs: 2 * settings.holdMs, without, held });
 }
 
 /** When the queue has to be looked at again without any event; null when only events move it. */
 export function queueWakeMs(state: RegionalState, pool: PoolState): number | null {
   if (pool.queue.size === 0) return null;
   if (pool.dirty) return state.nowMs + 1;
-  let wake = pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY;
+  let wake = Math.min(
+    pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY,
+    heldWakeMs(state, pool) ?? Number.POSITIVE_INFINITY,
+  );
   for (const target of targetsOf(pool)) {
     if (!isReady(target, NOBODY)) continue;
     if (target.pausedUntilMs > state.nowMs) wake = Math.min(wake, target.pausedUntilMs);
@@ -54,7 +75,19 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
   return Number.isFinite(wake) ? Math.max(wake, state.nowMs + 1) : null;
 }
 
-/** Tells the pool's agents what this router holds back; at most once per report interval. */
+/** When the first of those that wait for KV room has waited long enough; null where that is past or nobody does. */
+function heldWakeMs(state: RegionalState, pool: PoolState): number | null {
+  const item = pool.queue.held.requests === 0 ? null : nextOf(state, pool, new Set(), true);
+  const request = item === null ? undefined : state.requests.get(item.id as RequestId);
+  if (request === undefined) return null;
+  const entersMs = entersByMs(state, request);
+  return entersMs > state.nowMs ? entersMs : null;
+}
+
+/**
+ * Tells the pool's agents what this router holds back; at most once per report interval. What waits for KV room
+ * is not told: it claims no share of what other routers may release.
+ */
 export function tellQueued(state: RegionalState, pool: PoolState): void {
   const now = queuedNow(pool);
   if (isTold(pool, now) || state.nowMs < toldAgainMs(state, pool)) return;
@@ -79,13 +112,23 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
     return true;
   }
   const verdict = decide(state, request, { draw: true });
+  if (item.held !== true && waitsForRoom(pool, verdict)) {
+    pool.queue.push({ ...item, held: true }, state.settings.ageCredit);
+    pool.heldPace.started(state.nowMs);
+    return true;
+  }
   if (verdict.decision.kind === 'queue') return false;
   if (verdict.chosen === null) {
     carryOut(state, request, verdict);
     return true;
   }
   pool.queue.release(item.id);
-  pool.pace.released(pool.queue.size, state.nowMs);
+  const { held } = pool.queue;
+  if (item.held === true) pool.heldPace.released(held.requests, state.nowMs);
+  else pool.pace.released(pool.queue.size - held.requests, state.nowMs);
+  if (verdict.room?.acts === true && verdict.room.of(verdict.chosen).state === 'aged') {
+    verdict.chosen.target.agedMs = state.nowMs;
+  }
   openAttempt(state, request, { scored: verdict.chosen, decision: verdict.decision });
   return true;
 }
@@ -132,10 +175,11 @@ function loadNow(state: RegionalState, target: TargetState): Load {
 
 function queuedNow(pool: PoolState): PoolState['told'] {
   const { queue } = pool;
+  const { held } = queue;
   return {
-    requests: queue.size,
-    prefillMs: Math.round(queue.prefillMs),
-    topPriority: queue.topPriority,
+    requests: queue.size - held.requests,
+    prefillMs: Math.max(0, Math.round(queue.prefillMs - held.prefillMs)),
+    topPriority: queue.topUnheld,
   };
 }
 

@@ -4,7 +4,7 @@
 
 import type { Decision } from '../../shared/model/decision.ts';
 import type { RouteRequest } from './events.ts';
-import { admit } from './core-admission.ts';
+import { admit, isBehindOthers } from './core-admission.ts';
 import { bare, decide, hasReady, isLight, type Verdict } from './core-decide.ts';
 import { failureOf, finish, refuse } from './core-ends.ts';
 import { openAttempt } from './core-leases.ts';
@@ -25,12 +25,9 @@ export function arrive(state: RegionalState, request: RouteRequest): void {
     return;
   }
   state.requests.set(request.id, entered);
-  if (entered.pool.queue.size === 0 || isLight(entered)) {
-    carryOut(state, entered, decide(state, entered, { draw: true }));
-    return;
-  }
   const verdict = decide(state, entered, { draw: true });
-  if (verdict.decision.kind === 'refuse') carryOut(state, entered, verdict);
+  const waits = !isLight(entered) && isBehindOthers(entered.pool, verdict);
+  if (!waits || verdict.decision.kind === 'refuse') carryOut(state, entered, verdict);
   else admit(state, entered, verdict);
 }
 

@@ -41,12 +41,21 @@ export interface RegionalCoreDeps {
   readonly wallMs: () => number;
 }
 
+/** What agents know of a queue, but for the age of its next request. */
+export interface QueueTold {
+  readonly requests: number;
+  readonly prefillMs: number;
+  readonly topPriority: number | null;
+}
+
 export interface PoolState {
   readonly id: PoolId;
   config: PoolConfig;
   readonly replicas: Set<ReplicaState>;
   readonly queue: ReleaseQueue;
   readonly pace: ReleasePace;
+  /** Of those that waited for KV room. */
+  readonly heldPace: ReleasePace;
   readonly fresh: FreshHistory;
   /** Smoothed over complete answers, tokens. */
   meanOutputTokens: number;
@@ -56,7 +65,7 @@ export interface PoolState {
   /** An agent has reported models of this pool. */
   reported: boolean;
   /** What the agents were last told of the queue. */
-  told: { requests: number; prefillMs: number; topPriority: number | null };
+  told: QueueTold;
   toldAtMs: number;
   /** Until then reports may count this router as queueing although `told` says that it does not. */
   countedUntilMs: number;
@@ -121,6 +130,10 @@ export interface TargetState {
   peakRunning: { current: number; previous: number; sinceMs: number };
   /** Released from the queue, or past it, since the last report. */
   released: { requests: number; prefillMs: number };
+  /** Since when reports say that it has nothing to do; null where the last one does not. */
+  idleSinceMs: number | null;
+  /** When a new conversation last entered without KV room. */
+  agedMs: number;
 }
 
 export interface LinkHolder {
@@ -169,6 +182,10 @@ export interface LeaseState {
   /** Predicted end of its prefill. */
   readonly prefilledMs: number;
   readonly timeoutMs: number;
+  /** Tokens that it adds to its target's working set. */
+  readonly growthTokens: number;
+  /** Its target held less than half of its prompt. */
+  readonly unfound: boolean;
   /** The client's patience set the time-out. */
   readonly byClient: boolean;
   extended: boolean;
@@ -233,6 +250,7 @@ export function newPool(config: PoolConfig): PoolState {
     replicas: new Set(),
     queue: new ReleaseQueue(),
     pace: new ReleasePace(),
+    heldPace: new ReleasePace(),
     fresh: new FreshHistory(),
     meanOutputTokens: FIRST_MEAN_OUTPUT,
     meanPromptTokens: FIRST_MEAN_PROMPT,

@@ -106,5 +106,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     firstTokenMs: Number.NEGATIVE_INFINITY,
     peakRunning: { current: 0, previous: 0, sinceMs: state.nowMs },
     released: { requests: 0, prefillMs: 0 },
+    idleSinceMs: null,
+    agedMs: Number.NEGATIVE_INFINITY,
   };
 }

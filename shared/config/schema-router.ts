@@ -2,7 +2,7 @@
 
 import { z } from 'zod';
 import { REGIONAL_DEFAULTS as D, type RegionalSettings } from '../model/settings.ts';
-import { baseUrl, flag, listen, origin, quantity, secret } from './fields.ts';
+import { baseUrl, bounded, flag, listen, origin, quantity, secret } from './fields.ts';
 import { CLIENT_KEY, listenerTls } from './schema-tls.ts';
 
 const HOUR = 3_600_000;
@@ -73,6 +73,26 @@ const ROUTING = {
   keepAliveAfterMs: quantity(
     'Queue: silence towards a streaming client before it is sent 200 and comments.',
     { unit: 'ms', min: 100, max: HOUR, default: D.keepAliveAfterMs },
+  ),
+  workingSetBound: bounded(
+    'Working set: share of the KV capacity that live conversations may take before new ones wait, at start; `null`: the rule is off.',
+    { unit: 'ratio', min: 0.1, max: 2 },
+  )
+    .nullable()
+    .default(D.workingSetBound),
+  workingSetBoundMin: quantity(
+    'Working set: the bound is tightened no further; equal to the greatest, it stands still.',
+    { unit: 'ratio', min: 0.1, max: 2, default: D.workingSetBoundMin },
+  ),
+  workingSetBoundMax: quantity('Working set: the bound is eased no further.', {
+    unit: 'ratio',
+    min: 0.1,
+    max: 2,
+    default: D.workingSetBoundMax,
+  }),
+  newConversationWaitMs: quantity(
+    'Working set: how long a new conversation waits for KV room before it enters anyway.',
+    { unit: 'ms', min: 0, max: HOUR, default: D.newConversationWaitMs },
   ),
   unknownConcurrency: quantity('Requests at most in a replica whose waiting work is unknown.', {
     unit: 'requests',

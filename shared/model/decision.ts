@@ -22,6 +22,7 @@ export const DECISION_REASONS = [
   'failover', // a second or later attempt
   // queue
   'all_full',
+  'kv_room', // a new conversation, and no replica has KV room for it
   'order', // others queue before it
   'no_capacity_yet', // nothing ready, pending capacity in sight
   ...SHED_REASONS,
@@ -48,6 +49,28 @@ export const FILTER_REASONS = [
 ] as const;
 export type FilterReason = (typeof FILTER_REASONS)[number];
 
+export const KV_ROOM_STATES = [
+  'room',
+  'full',
+  'aged', // full, and the request has waited long enough to enter anyway
+  'continues', // a conversation that some candidate holds: never held back
+  'unknown', // capacity or working set is: the rule does not act
+] as const;
+
+/** What a conversation finds in a replica's KV cache, in tokens. */
+export interface KvRoom {
+  readonly state: (typeof KV_ROOM_STATES)[number];
+  /** Share of the capacity that live conversations may take. */
+  readonly boundRatio: number;
+  readonly capacityTokens: number | null;
+  /** As last reported. */
+  readonly workingSetTokens: number | null;
+  /** Growth by what this router has sent and no report includes. */
+  readonly ownTokens: number;
+  /** Growth by the request itself. */
+  readonly neededTokens: number;
+}
+
 export interface Candidate {
   readonly target: Target;
   /** Set when the filter removed it; the figures below are then null. */
@@ -59,6 +82,8 @@ export interface Candidate {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
   readonly full: boolean;
+  /** Null where it was removed, and where working-set admission is off or not about such requests. */
+  readonly kvRoom: KvRoom | null;
   /** Probability with which it is drawn. */
   readonly drawProbability: number;
 }

@@ -69,6 +69,17 @@ export interface RegionalSettings {
   readonly queueMaxWaitMs: number;
   /** Queue: silence towards a streaming client before 200 and comments, ms. */
   readonly keepAliveAfterMs: number;
+  /**
+   * Working set: share of a replica's KV capacity that live conversations may take at start, before new ones wait;
+   * null switches the rule off.
+   */
+  readonly workingSetBound: number | null;
+  /** Working set: the bound is tightened no further. */
+  readonly workingSetBoundMin: number;
+  /** Working set: the bound is eased no further. */
+  readonly workingSetBoundMax: number;
+  /** Working set: how long a new conversation waits for room before it enters anyway, ms. */
+  readonly newConversationWaitMs: number;
   /** Requests in a replica whose waiting work is unknown. */
   readonly unknownConcurrency: number;
   /** Link lost: how long the last report is still used, ms. */
@@ -110,6 +121,10 @@ export const REGIONAL_DEFAULTS: RegionalSettings = {
   queueMaxBytes: 256 * 1024 * 1024,
   queueMaxWaitMs: 60_000,
   keepAliveAfterMs: 10_000,
+  workingSetBound: 0.9,
+  workingSetBoundMin: 0.5,
+  workingSetBoundMax: 1.2,
+  newConversationWaitMs: 15_000,
   unknownConcurrency: 16,
   staleGraceMs: 30_000,
   staticWindowMs: 60_000,
