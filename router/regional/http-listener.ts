@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
+import { serveHanded, type ConnectionSource } from '../../shared/runtime/handed-connections.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
 import {
   createHttpServer,
@@ -65,6 +66,8 @@ export interface ListenerLimits {
 
 export interface ListenerOptions {
   readonly listen: Listen;
+  /** Connections that another process accepts at `listen`; absent: it listens itself. */
+  readonly source?: ConnectionSource | undefined;
   /** Null: plain HTTP. */
   readonly tls: ServerTls | null;
   readonly handshakeFailed: HandshakeFailed;
@@ -128,6 +131,7 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
     socket.once('close', () => (connections -= 1));
   });
   applyLimits(server, options.limits);
+  if (options.source !== undefined) return handed(server, options.source, options);
   await listening(server, options.listen);
   return {
     port: (server.address() as AddressInfo).port,
@@ -144,6 +148,23 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
         });
         server.closeIdleConnections();
       }),
+  };
+}
+
+/** The listener of a process that is handed its connections. */
+function handed(server: Server, source: ConnectionSource, options: ListenerOptions): HttpListener {
+  const served = serveHanded(server, source, {
+    timers: options.timers,
+    lastWritesMs: LAST_WRITES_MS,
+    onDrop: options.onDrop,
+  });
+  return {
+    port: source.port,
+    get connections() {
+      return served.connections;
+    },
+    configure: (limits) => applyLimits(server, limits),
+    close: () => served.close(),
   };
 }
 

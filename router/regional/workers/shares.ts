@@ -1,0 +1,48 @@
+// What one of several workers may use, and where it listens.
+//
+//   links     worker 1 has the configured port, where every agent finds it; the further ones begin 10 above, one after the
+//             other (8081, then 8091, 8092, …), beside the other listeners. Port 0: each has what the system gives it
+//   limits    what is a bound of the machine (memory of bodies, open requests, the queue) is divided evenly, since
+//             connections are; what each process holds whole (the prefix index: every agent tells every worker) and what
+//             is one request's (its body) is not
+
+import type { RegionalSettings } from '../../../shared/model/settings.ts';
+import type { GatewayLimits, RouterReloadable } from '../options.ts';
+
+/** From the port of the first worker to that of the second. */
+const FURTHER_PORTS = 10;
+
+/** The link port of worker `number`, counted from 1. */
+export function workerLinkPort(port: number, number: number): number {
+  if (port === 0 || number === 1) return port;
+  return port + FURTHER_PORTS + number - 2;
+}
+
+/** The share of one of `count` workers. */
+export function workerShare(reloadable: RouterReloadable, count: number): RouterReloadable {
+  return {
+    ...reloadable,
+    settings: settingsShare(reloadable.settings, count),
+    limits: limitsShare(reloadable.limits, count),
+  };
+}
+
+function settingsShare(settings: RegionalSettings, count: number): RegionalSettings {
+  return {
+    ...settings,
+    queueMaxRequests: share(settings.queueMaxRequests, count),
+    queueMaxBytes: share(settings.queueMaxBytes, count),
+  };
+}
+
+function limitsShare(limits: GatewayLimits, count: number): GatewayLimits {
+  return {
+    ...limits,
+    bodyBytesMax: Math.max(share(limits.bodyBytesMax, count), limits.bodyBytes),
+    openRequests: share(limits.openRequests, count),
+  };
+}
+
+function share(whole: number, count: number): number {
+  return Math.ceil(whole / count);
+}
