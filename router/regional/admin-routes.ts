@@ -1,21 +1,23 @@
 // What operators and their machines ask: is it alive, is it ready, what does it know, what would it decide.
 
-import type { Decision } from '../../shared/model/decision.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
+import type { BodyBudget } from '../gateway/body-budget.ts';
+import type { BodyBounds } from '../gateway/read-body.ts';
 import { sendJson, sendText } from './client-routes.ts';
-import type { RouteRequest } from './events.ts';
+import { explainable, type Explainable } from './explanation.ts';
 import { setGauges } from './gauges.ts';
 import type { Call, Route } from './http-listener.ts';
 import type { MetricName } from './metrics.ts';
-import type { RequestDesk } from './request-desk.ts';
 import { type Readiness, readinessText, type RouterStatus, statusText } from './status.ts';
 
 export interface AdminSource {
-  readonly requests: RequestDesk;
   readonly metrics: Metrics<MetricName>;
-  status(): RouterStatus;
+  /** Bodies of requests that are asked about count like those of requests. */
+  readonly budget: BodyBudget;
+  bounds(): BodyBounds;
+  status(): RouterStatus | Promise<RouterStatus>;
   readiness(): Readiness;
-  explain(request: RouteRequest): Decision;
+  explain(asked: Explainable): object | Promise<object>;
 }
 
 const TEXT = 'text/plain; charset=utf-8';
@@ -41,7 +43,7 @@ export function adminRoutes(source: AdminSource): readonly Route[] {
       method: 'GET',
       path: '/status',
       audience: 'operators',
-      handle: (call) => status(call, source.status()),
+      handle: async (call) => status(call, await source.status()),
     },
     {
       method: 'GET',
@@ -72,22 +74,12 @@ function status(call: Call, value: RouterStatus): void {
 }
 
 async function exposition(call: Call, source: AdminSource): Promise<void> {
-  setGauges(source.metrics, source.status());
+  setGauges(source.metrics, await source.status());
   const text = await source.metrics.text();
   sendText(call, text, { contentType: source.metrics.contentType });
 }
 
 /** Takes the body of a generation request and says what would be decided; nothing is sent anywhere. */
 async function explain(call: Call, source: AdminSource): Promise<void> {
-  const request = await source.requests.explainable(call);
-  const { prompts, ...asked } = request;
-  const prompt = prompts.map(({ keySpace, bytes, hashes, turnEnds, parts, tokenIds }) => ({
-    keySpace,
-    bytes,
-    chunks: hashes.length / 2,
-    turnEnds: turnEnds.length,
-    parts,
-    tokenIds,
-  }));
-  sendJson(call, { request: { ...asked, prompts: prompt }, decision: source.explain(request) });
+  sendJson(call, await source.explain(await explainable(call, source.budget, source.bounds())));
 }

@@ -17,6 +17,7 @@ import { Deadlines } from './deadlines.ts';
 import { engineOrder } from './engine-order.ts';
 import type { Attempt, RouteRequest, RouterEffect, RouterEvent } from './events.ts';
 import { Exchange, type ExchangeDeps } from './exchange.ts';
+import type { Explainable } from './explanation.ts';
 import { routeLabel, type Call } from './http-listener.ts';
 import type { MetricName } from './metrics.ts';
 import type { PoolOptions, RouterReloadable } from './options.ts';
@@ -122,20 +123,13 @@ export class RequestDesk {
     logRequest(runtime.log, 'debug', answeredRecord(call, durationMs));
   }
 
-  /** Reads a body as a request for an engine, for the router's own use; nothing stays held. `?route=` names which. */
-  async explainable(call: Call): Promise<RouteRequest> {
-    const hold = this.budget.open();
-    try {
-      const named = call.query.get('route');
-      const route = named === null ? null : apiRouteNamed(named);
-      if (named !== null && route === null) {
-        throw new FleetError('invalid_request', 'There is no such route.', { param: 'route' });
-      }
-      const request = await this.read(route, call, hold);
-      return this.routeRequest(call, request);
-    } finally {
-      hold.release();
+  /** A body as a request for an engine, for the router's own use: nothing is sent anywhere. */
+  explainable({ id, headers, route: named, body }: Explainable): RouteRequest {
+    const route = named === null ? null : apiRouteNamed(named);
+    if (named !== null && route === null) {
+      throw new FleetError('invalid_request', 'There is no such route.', { param: 'route' });
     }
+    return this.routeRequest({ id, headers }, this.parse(route, body));
   }
 
   // ── from the core ────────────────────────────────────────────────────────────────────────────────────
@@ -171,7 +165,11 @@ export class RequestDesk {
   /** Without a route the body's own members say which it is. */
   private async read(route: ApiRoute | null, call: Call, hold: BodyHold): Promise<OpenAiRequest> {
     const { limits } = this.reloadable;
-    const bytes = await readJsonBody(call, hold, limits);
+    return this.parse(route, await readJsonBody(call, hold, limits));
+  }
+
+  private parse(route: ApiRoute | null, bytes: Buffer): OpenAiRequest {
+    const { limits } = this.reloadable;
     return parseOpenAiRequest(route, bytes, {
       canonicaliser: this.deps.canonicaliser,
       jsonDepth: limits.jsonDepth,
@@ -215,13 +213,17 @@ export class RequestDesk {
       if (!response.writableFinished) exchange.clientGone();
     });
     const postedMs = clock.nowMs();
-    this.deps.post({ kind: 'arrived', request: this.routeRequest(call, request) });
+    const asking = { id: call.id, headers: asked.headers };
+    this.deps.post({ kind: 'arrived', request: this.routeRequest(asking, request) });
     exchange.decided(clock.nowMs() - postedMs);
   }
 
-  private routeRequest(call: Call, request: OpenAiRequest): RouteRequest {
+  private routeRequest(
+    { id, headers }: Pick<Explainable, 'id' | 'headers'>,
+    request: OpenAiRequest,
+  ): RouteRequest {
     return {
-      id: call.id,
+      id,
       tenant: ONLY_TENANT,
       model: request.model,
       stream: request.stream,
@@ -230,7 +232,7 @@ export class RequestDesk {
       answers: request.answers,
       work: request.work,
       truncates: request.truncates,
-      clientDeadlineMs: clientDeadlineMs(call.request.headers),
+      clientDeadlineMs: clientDeadlineMs(headers),
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
     };

@@ -15,6 +15,7 @@ import { openDoor } from './client-door.ts';
 import { clientRoutes } from './client-routes.ts';
 import { RegionalCore } from './core.ts';
 import { drainRoutes } from './drain-routes.ts';
+import { explanation, type Explainable } from './explanation.ts';
 import { servedModels } from './served-models.ts';
 import {
   startHttpListener,
@@ -117,11 +118,12 @@ class RegionalRouter implements RunningRouter {
   async listen(): Promise<void> {
     const { options, shell } = this;
     const admin = adminRoutes({
-      requests: shell.requests,
       metrics: this.metrics,
+      budget: shell.requests.budget,
+      bounds: () => shell.reloadable.limits,
       status: () => this.status(),
       readiness: () => readinessOf(this.coreStatus(), this.leaving),
-      explain: (request) => this.core.explain(request, this.runtime.clock.nowMs()),
+      explain: (asked) => this.explain(asked),
     });
     const client = clientRoutes(shell.requests, () =>
       servedModels(this.coreStatus().pools, shell.reloadable.pools),
@@ -170,6 +172,11 @@ class RegionalRouter implements RunningRouter {
       linkTotals: this.shell.linkStats(),
       ...status,
     };
+  }
+
+  explain(asked: Explainable): object {
+    const request = this.shell.requests.explainable(asked);
+    return explanation(request, this.core.explain(request, this.runtime.clock.nowMs()));
   }
 
   async drain(options: DrainOptions = DRAIN_DEFAULTS): Promise<void> {

@@ -1,0 +1,47 @@
+// `POST /v1/route/explain`: what is asked, and how the answer reads.
+
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Decision } from '../../shared/model/decision.ts';
+import type { RequestId } from '../../shared/model/ids.ts';
+import type { BodyBudget } from '../gateway/body-budget.ts';
+import { readJsonBody, type BodyBounds } from '../gateway/read-body.ts';
+import type { RouteRequest } from './events.ts';
+import type { Call } from './http-listener.ts';
+
+/** A request that somebody asks about. */
+export interface Explainable {
+  readonly id: RequestId;
+  readonly headers: IncomingHttpHeaders;
+  /** Which route it would go to; null: its members tell. */
+  readonly route: string | null;
+  readonly body: Buffer;
+}
+
+/** Reads what a call asks about; nothing stays held. `?route=` names the route. Rejects with `FleetError`. */
+export async function explainable(
+  call: Call,
+  budget: BodyBudget,
+  bounds: BodyBounds,
+): Promise<Explainable> {
+  const hold = budget.open();
+  try {
+    const body = await readJsonBody(call, hold, bounds);
+    return { id: call.id, headers: call.request.headers, route: call.query.get('route'), body };
+  } finally {
+    hold.release();
+  }
+}
+
+/** The decision, and the request as it was understood. */
+export function explanation(request: RouteRequest, decision: Decision): object {
+  const { prompts, ...asked } = request;
+  const prompt = prompts.map(({ keySpace, bytes, hashes, turnEnds, parts, tokenIds }) => ({
+    keySpace,
+    bytes,
+    chunks: hashes.length / 2,
+    turnEnds: turnEnds.length,
+    parts,
+    tokenIds,
+  }));
+  return { request: { ...asked, prompts: prompt }, decision };
+}
