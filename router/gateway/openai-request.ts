@@ -1,6 +1,7 @@
 // An OpenAI request as it came, and what the routing reads of it. Parsed once; what is not read here is
 // never looked at: the engine judges it, and its answer passes through.
 
+import { isUtf8 } from 'node:buffer';
 import type { RequestId } from '../../shared/model/ids.ts';
 import { FleetError } from '../../shared/errors.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
@@ -78,6 +79,8 @@ export function parseOpenAiRequest(
   bytes: Buffer,
   context: ParseContext,
 ): OpenAiRequest {
+  // What an engine made of other bytes could count against it: it would fail where the request is at fault.
+  if (!isUtf8(bytes)) throw new FleetError('invalid_json', 'The request body is not valid UTF-8.');
   const scan = scanMembers(bytes, context.jsonDepth);
   if (!scan.ok && scan.reason === 'too_deep') {
     const message = `The request's JSON is nested deeper than ${context.jsonDepth} levels.`;
