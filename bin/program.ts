@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { agentCommand } from './commands/agent.ts';
 import { demoCommand } from './commands/demo.ts';
+import { drainCommand } from './commands/drain.ts';
 import { engineSimCommand } from './commands/engine-sim.ts';
 import { keyCommand } from './commands/key.ts';
 import { routerCommand } from './commands/router.ts';
@@ -37,6 +38,7 @@ export function buildProgram(): Command {
     upCommand(),
     routerCommand(),
     agentCommand(),
+    drainCommand(),
     engineSimCommand(),
     keyCommand(),
     validateCommand(),

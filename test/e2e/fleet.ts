@@ -1,4 +1,4 @@
-// A small fleet of real processes: `bin/spillway` engines, agents and a router, on free ports. Everything is
+// A small fleet of real processes: `bin/spillway` engines, agents and routers, on free ports. Everything is
 // waited for by what it says or does, and everything started here is ended here, by its own process id.
 
 import { spawn, type ChildProcess } from 'node:child_process';
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { request } from 'undici';
+import type { AgentStatus } from '../../agent/core.ts';
 import type { RouterStatus } from '../../router/regional/status.ts';
 import { until } from './until.ts';
 
@@ -58,6 +59,20 @@ export interface RouterPorts {
   readonly adminPort: number;
 }
 
+export interface AgentProcess {
+  readonly running: Running;
+  /** Of its listener. */
+  readonly url: string;
+  status(): Promise<AgentStatus>;
+}
+
+export interface AgentStart {
+  /** Links that it dials; those of the fleet's first router where none are named. */
+  readonly routers?: readonly string[];
+  /** As `--set` takes them. */
+  readonly set?: readonly string[];
+}
+
 export interface EngineProcess {
   readonly running: Running;
   readonly port: number;
@@ -66,81 +81,55 @@ export interface EngineProcess {
   readonly model: string;
 }
 
-export class Fleet {
-  private readonly started: Running[] = [];
-  private readonly folder: string;
-  router: Running | null = null;
+/** A router on free ports, and on the same ones when it is started again. */
+export class RouterProcess {
+  running: Running | null = null;
   ports: RouterPorts = { clientsPort: 0, linksPort: 0, adminPort: 0 };
+  private readonly launch: (args: readonly string[]) => Running;
+  private readonly config: string;
 
-  private constructor(folder: string) {
-    this.folder = folder;
-  }
-
-  static async open(config: string): Promise<Fleet> {
-    const folder = await mkdtemp(join(tmpdir(), 'spillway-e2e-'));
-    await writeFile(join(folder, 'fleet.yaml'), config);
-    return new Fleet(folder);
-  }
-
-  get config(): string {
-    return join(this.folder, 'fleet.yaml');
+  constructor(launch: (args: readonly string[]) => Running, config: string) {
+    this.launch = launch;
+    this.config = config;
   }
 
   get clients(): string {
     return `http://127.0.0.1:${this.ports.clientsPort}`;
   }
 
-  /** Starts the router, on the ports that it had before where there was one. */
-  async startRouter(): Promise<void> {
+  get admin(): string {
+    return `http://127.0.0.1:${this.ports.adminPort}`;
+  }
+
+  get links(): string {
+    return `ws://127.0.0.1:${this.ports.linksPort}`;
+  }
+
+  async start(): Promise<void> {
     const { clientsPort, linksPort, adminPort } = this.ports;
-    const router = this.start([
+    const running = this.launch([
       'router',
       ...['--config', this.config],
       ...['--listen', `127.0.0.1:${clientsPort}`],
       ...['--links', `127.0.0.1:${linksPort}`],
       ...['--admin', `127.0.0.1:${adminPort}`],
     ]);
-    const [line] = await router.says(/^.*"router listening".*$/);
+    const [line] = await running.says(/^.*"router listening".*$/);
     this.ports = JSON.parse(line) as RouterPorts;
-    this.router = router;
-  }
-
-  async startEngine(model: string, port = 0, more: readonly string[] = []): Promise<EngineProcess> {
-    const running = this.start([
-      'engine-sim',
-      ...['--port', String(port)],
-      ...['--model', model],
-      ...['--loading-ms', '100'],
-      ...more,
-    ]);
-    const [, url = ''] = await running.says(/(http:\/\/127\.0\.0\.1:\d+)/);
-    const bound = Number(new URL(url).port);
-    return { running, port: bound, url, replica: `127.0.0.1:${bound}`, model };
-  }
-
-  startAgent(pool: string, engines: readonly EngineProcess[]): Running {
-    return this.start([
-      'agent',
-      ...['--config', this.config],
-      ...['--pool', pool],
-      ...engines.flatMap(({ url }) => ['--engine', url]),
-      ...['--router', `ws://127.0.0.1:${this.ports.linksPort}`],
-      ...['--listen', '127.0.0.1:0'],
-      ...['--set', 'agent.settings.calibration=false'],
-    ]);
+    this.running = running;
   }
 
   async status(): Promise<RouterStatus> {
-    const answer = await request(`http://127.0.0.1:${this.ports.adminPort}/status`);
+    const answer = await request(`${this.admin}/status`);
     return (await answer.body.json()) as RouterStatus;
   }
 
   async metrics(): Promise<string> {
-    const answer = await request(`http://127.0.0.1:${this.ports.adminPort}/metrics`);
+    const answer = await request(`${this.admin}/metrics`);
     return answer.body.text();
   }
 
-  /** Waits until the router's status has it so. */
+  /** Waits until its status has it so. */
   async whenStatus(condition: (status: RouterStatus) => boolean): Promise<RouterStatus> {
     let last: RouterStatus | null = null;
     await until(
@@ -158,11 +147,6 @@ export class Fleet {
     await this.whenStatus((status) => poolOf(status, pool)?.ready === count);
   }
 
-  async close(): Promise<void> {
-    await Promise.all(this.started.map((each) => each.end('SIGKILL')));
-    await rm(this.folder, { recursive: true });
-  }
-
   /** For the message of a wait that failed. */
   private summary(status: RouterStatus | null): string {
     const replicas = status?.pools.flatMap((pool) => pool.replicas) ?? [];
@@ -173,8 +157,115 @@ export class Fleet {
     return [
       ...lines,
       `open=${status?.openRequests}`,
-      ...(this.router?.lines.slice(-20) ?? []),
+      ...(this.running?.lines.slice(-20) ?? []),
     ].join('\n');
+  }
+}
+
+export class Fleet {
+  private readonly started: Running[] = [];
+  private readonly folder: string;
+  private readonly first: RouterProcess;
+
+  private constructor(folder: string) {
+    this.folder = folder;
+    this.first = this.addRouter();
+  }
+
+  static async open(config: string): Promise<Fleet> {
+    const folder = await mkdtemp(join(tmpdir(), 'spillway-e2e-'));
+    await writeFile(join(folder, 'fleet.yaml'), config);
+    return new Fleet(folder);
+  }
+
+  get config(): string {
+    return join(this.folder, 'fleet.yaml');
+  }
+
+  get router(): Running | null {
+    return this.first.running;
+  }
+
+  get ports(): RouterPorts {
+    return this.first.ports;
+  }
+
+  get clients(): string {
+    return this.first.clients;
+  }
+
+  /** One more, not started yet. */
+  addRouter(): RouterProcess {
+    return new RouterProcess((args) => this.start(args), this.config);
+  }
+
+  /** Starts the first router, on the ports that it had before where there was one. */
+  startRouter(): Promise<void> {
+    return this.first.start();
+  }
+
+  async startEngine(model: string, port = 0, more: readonly string[] = []): Promise<EngineProcess> {
+    const running = this.start([
+      'engine-sim',
+      ...['--port', String(port)],
+      ...['--model', model],
+      ...['--loading-ms', '100'],
+      ...more,
+    ]);
+    const [, url = ''] = await running.says(/(http:\/\/127\.0\.0\.1:\d+)/);
+    const bound = Number(new URL(url).port);
+    return { running, port: bound, url, replica: `127.0.0.1:${bound}`, model };
+  }
+
+  startAgent(pool: string, engines: readonly EngineProcess[], how: AgentStart = {}): Running {
+    const { routers = [this.first.links], set = [] } = how;
+    return this.start([
+      'agent',
+      ...['--config', this.config],
+      ...['--pool', pool],
+      ...engines.flatMap(({ url }) => ['--engine', url]),
+      ...routers.flatMap((url) => ['--router', url]),
+      ...['--listen', '127.0.0.1:0'],
+      ...['agent.settings.calibration=false', ...set].flatMap((each) => ['--set', each]),
+    ]);
+  }
+
+  /** The same, and waits for its listener. */
+  async agentBeside(
+    pool: string,
+    engines: readonly EngineProcess[],
+    how: AgentStart = {},
+  ): Promise<AgentProcess> {
+    const running = this.startAgent(pool, engines, how);
+    const [line] = await running.says(/^.*"agent listening".*$/);
+    const url = `http://127.0.0.1:${(JSON.parse(line) as { port: number }).port}`;
+    const status = async (): Promise<AgentStatus> => {
+      const answer = await request(`${url}/status`);
+      return (await answer.body.json()) as AgentStatus;
+    };
+    return { running, url, status };
+  }
+
+  status(): Promise<RouterStatus> {
+    return this.first.status();
+  }
+
+  metrics(): Promise<string> {
+    return this.first.metrics();
+  }
+
+  /** Waits until the first router's status has it so. */
+  whenStatus(condition: (status: RouterStatus) => boolean): Promise<RouterStatus> {
+    return this.first.whenStatus(condition);
+  }
+
+  whenReady(pool: string, count: number): Promise<void> {
+    return this.first.whenReady(pool, count);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.started.map((each) => each.end('SIGKILL')));
+    await rm(this.folder, { recursive: true });
   }
 
   private start(args: readonly string[]): Running {
