@@ -286,3 +286,39 @@ describe('a replica', () => {
     expect(phases).toEqual(['loading', 'ready']);
   });
 });
+
+describe('the routers that an agent is linked to', () => {
+  const WORKERS = ['ws://r:8081', 'ws://r:8091'];
+
+  /** Reports with so many links, each second, until `ms` have passed; the codes that were logged. */
+  function say(rig: CoreRig, links: number, ms: number): string[] {
+    const codes: string[] = [];
+    for (let left = ms; left >= 0; left -= 1_000) {
+      for (const effect of [...rig.report('a', { routers: links }), ...rig.pass(1_000)]) {
+        if (effect.kind === 'log') codes.push(effect.code);
+      }
+    }
+    return codes.filter((code) => code === 'few_links');
+  }
+
+  test('are named by the welcome: those of the configuration, and the workers as it reaches them', () => {
+    const rig = new CoreRig();
+    const [welcome] = sentTo(rig.link('a', { siblings: WORKERS }), 'a');
+    expect(welcome).toMatchObject({ kind: 'welcome', siblings: WORKERS });
+  });
+
+  test('are too few for a while before it is said, once', () => {
+    const rig = new CoreRig();
+    rig.link('a', { siblings: WORKERS });
+    expect(say(rig, 1, 14_000)).toEqual([]);
+    expect(say(rig, 1, 60_000)).toEqual(['few_links']);
+    expect(say(rig, 2, 1_000)).toEqual([]);
+    expect(say(rig, 1, 60_000)).toEqual(['few_links']);
+  });
+
+  test('are enough where there is one of them', () => {
+    const rig = new CoreRig();
+    rig.link('a');
+    expect(say(rig, 1, 60_000)).toEqual([]);
+  });
+});

@@ -17,6 +17,8 @@ import {
 import { reportIntervalMs } from '../policy/report-interval.ts';
 import { noteFresh, noteGone, noteLost } from './core-freshness.ts';
 import { acknowledge, chainsOf, orphanLeases, tellLeases } from './core-leases.ts';
+import { queuedMessage } from './core-queued.ts';
+import { noteIdle } from './core-share.ts';
 import type {
   LinkHolder,
   PoolState,
@@ -30,8 +32,16 @@ const REPLICAS_MAX = 4_096;
 const NAMES_MAX = 1_024;
 const CLOCK_OFFSET_ALARM_MS = 5_000;
 const PEAK_WINDOW_MS = 60_000;
+/** ms that an agent may have fewer links than there are routers before somebody is told. */
+const FEW_LINKS_MS = 15_000;
 
-export function linkUp(state: RegionalState, id: LinkId, hello: Hello): void {
+/** `workers`: link addresses of this router's own, as the agent reaches them. */
+export function linkUp(
+  state: RegionalState,
+  id: LinkId,
+  hello: Hello,
+  workers: readonly string[] = [],
+): void {
   const [least, greatest] = hello.protocol;
   if (greatest < PROTOCOL_VERSION || least > PROTOCOL_VERSION) {
     refuseLink(state, id, 'protocol_too_old', hello);
@@ -47,7 +57,10 @@ export function linkUp(state: RegionalState, id: LinkId, hello: Hello): void {
     state.log('warn', 'clock_offset', { agent: hello.agentId, offsetMs });
   }
   const { agentId } = hello;
-  const link: LinkHolder = { id, agentId, pool, replicas: new Set(), fenced: new Set() };
+  const link: LinkHolder = {
+    ...{ id, agentId, pool, workers, fewSinceMs: null, fewSaid: false },
+    ...{ replicas: new Set(), fenced: new Set() },
+  };
   state.links.set(id, link);
   const resume: ResumeState[] = [];
   for (const engine of hello.engines) adopt(state, link, { engine, resume });
@@ -91,9 +104,24 @@ export function heard(
   const target = replica.targets[rank];
   if (target === undefined) state.limit('foreign_report');
   else if (message.kind === 'report') {
+    watchLinks(state, link, message.report.routers);
     reported(state, target, message.report);
     if (message.echo === true) echo(state, id, message.report);
   } else prefixes(state, target, message);
+}
+
+/** Whom an agent is not linked to knows nothing of its replicas. A restart of a router is no matter. */
+function watchLinks(state: RegionalState, link: LinkHolder, links: number): void {
+  const least = Math.max(1, state.config.siblings.length) + Math.max(1, link.workers.length) - 1;
+  if (links >= least) {
+    link.fewSinceMs = null;
+    link.fewSaid = false;
+    return;
+  }
+  link.fewSinceMs ??= state.nowMs;
+  if (link.fewSaid || state.nowMs - link.fewSinceMs < FEW_LINKS_MS) return;
+  link.fewSaid = true;
+  state.log('warn', 'few_links', { agent: link.agentId, links, siblings: least });
 }
 
 /** Everything sent to the agent so far goes before this. */
@@ -174,7 +202,7 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
       features: ROUTER_FEATURES,
       routerId: state.deps.routerId,
       software: state.deps.software,
-      siblings,
+      siblings: [...siblings, ...link.workers],
       minReportIntervalMs: reportIntervalMs(settings.minReportIntervalMs, state.links.size),
       resume,
       wallMs: state.deps.wallMs(),
@@ -183,10 +211,8 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
   for (const replica of link.replicas) {
     for (const target of replica.targets) tellLeases(state, target, true);
   }
-  const { told } = link.pool;
-  if (told.requests === 0) return;
-  const message = { kind: 'queued', pool: link.pool.id, ...told } as const;
-  state.emit({ kind: 'send', link: link.id, message });
+  if (link.pool.told.requests === 0) return;
+  state.emit({ kind: 'send', link: link.id, message: queuedMessage(state, link.pool) });
 }
 
 function reported(state: RegionalState, target: TargetState, report: ReplicaReport): void {
@@ -201,6 +227,7 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   target.receivedMs = state.nowMs;
   target.released = { requests: 0, prefillMs: 0 };
   acknowledge(target, report.ackedSeq);
+  noteIdle(target, state.nowMs);
   if (report.incarnation !== null && target.leasesFor !== report.incarnation) {
     // An agent that acknowledges has the leases; one that met another engine life has dropped them.
     if (report.ackedSeq < 0) tellLeases(state, target, false);

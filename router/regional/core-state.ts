@@ -27,6 +27,8 @@ import { RetryBudget } from '../policy/retry-budget.ts';
 import { ReleasePace } from '../policy/shed.ts';
 import { FreshHistory } from '../policy/static-pool.ts';
 import type { PoolConfig, RegionalCoreConfig, RouteRequest, RouterEffect } from './events.ts';
+import { Roster } from './core-roster.ts';
+import { Weighing } from './core-weighing.ts';
 
 /** Answer and prompt of a pool that has served nothing yet, tokens. */
 const FIRST_MEAN_OUTPUT = 256;
@@ -52,6 +54,7 @@ export interface PoolState {
   readonly id: PoolId;
   config: PoolConfig;
   readonly replicas: Set<ReplicaState>;
+  readonly roster: Roster;
   readonly queue: ReleaseQueue;
   readonly pace: ReleasePace;
   /** Of those that waited for KV room. */
@@ -143,6 +146,12 @@ export interface LinkHolder {
   readonly replicas: Set<ReplicaState>;
   /** Replicas that a newer link has taken over. */
   readonly fenced: Set<ReplicaState>;
+  /** Link addresses of this router's workers, as the agent reaches them. */
+  readonly workers: readonly string[];
+  /** Since when its agent has said fewer links than there are routers; null while it has enough. */
+  fewSinceMs: number | null;
+  /** Somebody has been told of it. */
+  fewSaid: boolean;
 }
 
 export interface Failure {
@@ -203,6 +212,8 @@ export class RegionalState {
   readonly requests = new Map<RequestId, RequestState>();
   readonly leases = new Map<LeaseId, LeaseState>();
   readonly index: PrefixIndex;
+  /** Of the request that was weighed last. */
+  readonly weighing = new Weighing();
   readonly budget = new RetryBudget();
   draining = false;
   nowMs = 0;
@@ -244,10 +255,12 @@ export class RegionalState {
 }
 
 export function newPool(config: PoolConfig): PoolState {
+  const replicas = new Set<ReplicaState>();
   return {
     id: config.id,
     config,
-    replicas: new Set(),
+    replicas,
+    roster: new Roster(replicas),
     queue: new ReleaseQueue(),
     pace: new ReleasePace(),
     heldPace: new ReleasePace(),

@@ -170,11 +170,13 @@ export class CoreRig {
       agent?: string;
       ranks?: number;
       protocol?: [number, number];
+      siblings?: string[];
     } = {},
   ): RouterEffect[] {
     return this.handle({
       kind: 'linkUp',
       link: name as LinkId,
+      ...(options.siblings === undefined ? {} : { siblings: options.siblings }),
       hello: {
         kind: 'hello',
         protocol: options.protocol ?? [1, 1],

@@ -117,7 +117,7 @@ export class RegionalCore {
         break;
       }
       case 'linkUp':
-        linkUp(state, event.link, event.hello);
+        linkUp(state, event.link, event.hello, event.siblings);
         break;
       case 'linkDown':
         linkDown(state, event.link, event.reason ?? null);

@@ -96,6 +96,8 @@ export type RouterEvent =
       readonly kind: 'linkUp';
       readonly link: LinkId;
       readonly hello: Hello;
+      /** Link addresses of this router's workers, as the agent reaches them. Absent: it is one process. */
+      readonly siblings?: readonly string[];
     }
   /** `reason` is for the log. */
   | { readonly kind: 'linkDown'; readonly link: LinkId; readonly reason?: string }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { linkRules } from './link-desk.ts';
+import { linkRules, siblingsAt } from './link-desk.ts';
 import type { PoolOptions } from './options.ts';
 
 const pool = (
@@ -65,5 +65,20 @@ describe('certificates of agents', () => {
     expect(certificates([pool('a')], { secrets: ['r'], clientAuth: 'optional' })).toEqual([
       { names: null, pools: null },
     ]);
+  });
+});
+
+describe('the workers of a router, as an agent reaches them', () => {
+  test('are where it found this one, by their ports', () => {
+    expect(siblingsAt('ws://routers.internal:8081', [8081, 8091])).toEqual([
+      'ws://routers.internal:8081',
+      'ws://routers.internal:8091',
+    ]);
+    expect(siblingsAt('wss://[fd00::1]', [8443])).toEqual(['wss://[fd00::1]:8443']);
+  });
+
+  test('are none where it is one process, or where the agent did not say', () => {
+    expect(siblingsAt('ws://routers.internal:8081', [])).toEqual([]);
+    expect(siblingsAt(null, [8081])).toEqual([]);
   });
 });

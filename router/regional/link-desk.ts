@@ -29,6 +29,8 @@ export interface LinkDeskDeps {
   readonly pools: () => readonly PoolOptions[];
   /** Secrets of the generation that runs, for pools that have none of their own. */
   readonly linkSecrets: () => readonly string[];
+  /** Link ports of all workers of this router, itself included; empty where it is one process. */
+  readonly workerPorts: () => readonly number[];
   readonly tls: ServerTls | null;
   readonly handshakeFailed: HandshakeFailed;
 }
@@ -60,7 +62,7 @@ export class LinkDesk {
       timers: runtime.timers,
       log: runtime.log,
       onHello: (hello, certified) => this.judge(hello, certified),
-      onUp: (link, hello) => this.up(link, hello),
+      onUp: (link, hello, reachedAt) => this.up(link, hello, reachedAt),
       onMessage: (link, message) => this.message(link, message),
       onDown: (link, reason) => {
         this.links.delete(link);
@@ -109,7 +111,7 @@ export class LinkDesk {
     return 'address_refused';
   }
 
-  private up(link: LinkId, hello: Hello): void {
+  private up(link: LinkId, hello: Hello, reachedAt: string | null): void {
     this.links.set(link, hello);
     for (const engine of hello.engines) {
       this.poolOfReplica.delete(engine.replica);
@@ -117,7 +119,8 @@ export class LinkDesk {
       const oldest = this.poolOfReplica.keys().next().value;
       if (this.poolOfReplica.size > MAX_REPLICAS && oldest !== undefined) this.forget(oldest);
     }
-    this.deps.post({ kind: 'linkUp', link, hello });
+    const siblings = siblingsAt(reachedAt, this.deps.workerPorts());
+    this.deps.post({ kind: 'linkUp', link, hello, siblings });
   }
 
   private message(link: LinkId, message: Exclude<AgentMessage, Hello>): void {
@@ -171,4 +174,14 @@ export function linkRules(
       ),
     ],
   };
+}
+
+/** The workers of this router as the agent that dialled `reachedAt` reaches them: where it found this one, by port. */
+export function siblingsAt(reachedAt: string | null, ports: readonly number[]): string[] {
+  if (reachedAt === null) return [];
+  return ports.map((port) => {
+    const url = new URL(reachedAt);
+    url.port = String(port);
+    return `${url.protocol}//${url.host}`;
+  });
 }

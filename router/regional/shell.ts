@@ -31,6 +31,8 @@ export interface ShellDeps {
   readonly pools: HttpPools;
   readonly tls: RegionalTls;
   readonly canonicaliser: Canonicaliser;
+  /** Link ports of all workers of this router; absent: it is one process. */
+  readonly workerPorts?: (() => readonly number[]) | undefined;
 }
 
 export class RegionalShell {
@@ -64,6 +66,7 @@ export class RegionalShell {
       ended: (reason) => metrics.add('link_ends_total', { reason }),
       pools: () => this.reloadable.pools,
       linkSecrets: () => this.reloadable.linkSecrets,
+      workerPorts: deps.workerPorts ?? (() => []),
       tls: deps.tls.listener('links'),
       handshakeFailed: deps.tls.failedAt('links'),
     });

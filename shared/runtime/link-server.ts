@@ -51,7 +51,8 @@ export interface LinkServerOptions {
   readonly helloTimeoutMs?: number;
   /** `certified`: the agent showed a certificate that the listener accepts. */
   readonly onHello: (hello: Hello, certified: boolean) => LinkVerdict | Promise<LinkVerdict>;
-  readonly onUp: (link: LinkId, hello: Hello) => void;
+  /** `reachedAt`: the URL that the agent dialled, without a path; null where it did not say. */
+  readonly onUp: (link: LinkId, hello: Hello, reachedAt: string | null) => void;
   readonly onMessage: (link: LinkId, message: Exclude<AgentMessage, Hello>) => void;
   readonly onDown: (link: LinkId, reason: LinkEnd) => void;
 }
@@ -97,6 +98,7 @@ interface Peer {
   readonly grant: LinkGrant;
   readonly remoteAddress: string;
   readonly certified: boolean;
+  readonly reachedAt: string | null;
   phase: 'greeting' | 'judging' | 'up';
   cancelDeadline: () => void;
 }
@@ -201,7 +203,8 @@ class Links implements LinkServer {
     if (grant.kind === 'refused') return this.#refuse(stream, '401 Unauthorized');
     this.#upgrader.handleUpgrade(request, stream, head, (socket) => {
       const certified = this.#clientAuth() !== 'none' && certificate.kind === 'valid';
-      this.#greet(socket, { grant, remoteAddress, certified });
+      const reachedAt = this.#reachedAt(request.headers.host);
+      this.#greet(socket, { grant, remoteAddress, certified, reachedAt });
     });
   }
 
@@ -238,7 +241,16 @@ class Links implements LinkServer {
     stream.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
   }
 
-  #greet(socket: WebSocket, who: Pick<Peer, 'grant' | 'remoteAddress' | 'certified'>): void {
+  #reachedAt(host: string | undefined): string | null {
+    const scheme = (this.#options.tls ?? null) === null ? 'ws' : 'wss';
+    const url = host === undefined ? null : URL.parse(`${scheme}://${host}`);
+    return url === null || url.host === '' ? null : `${url.protocol}//${url.host}`;
+  }
+
+  #greet(
+    socket: WebSocket,
+    who: Pick<Peer, 'grant' | 'remoteAddress' | 'certified' | 'reachedAt'>,
+  ): void {
     const { clock, timers, helloTimeoutMs } = this.#options;
     this.#opened += 1;
     const link = `in-${this.#opened}` as LinkId;
@@ -307,7 +319,7 @@ class Links implements LinkServer {
       return peer.socket.close(verdict);
     }
     peer.phase = 'up';
-    this.#options.onUp(peer.link, hello);
+    this.#options.onUp(peer.link, hello, peer.reachedAt);
     peer.socket.resume();
   }
 
