@@ -4,11 +4,15 @@
 import type { TargetState } from './core-target.ts';
 import type { AgentLinkView } from './events.ts';
 import { Echo } from './policy/echo.ts';
+import { placeOf, type QueueClaim } from './policy/queue-place.ts';
 import type { Heard } from './policy/foreign.ts';
 import type { LedgerLink } from './policy/ledger.ts';
 import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
-import type { QueuedWork } from '../shared/model/report.ts';
+import type { QueuedWork, QueuePlace } from '../shared/model/report.ts';
 import type { Queued, Welcome } from '../shared/protocol/messages.ts';
+
+/** A router that says every second what it holds queued, and has not for so long, is not heard of any more, ms. */
+const QUEUED_FOR_MS = 3_000;
 
 /** What has been sent over one link about one target. */
 export interface SentState {
@@ -32,7 +36,12 @@ export class AgentLink {
   minReportIntervalMs = 0;
   /** Its router answers reports that ask for an echo. */
   echoes = false;
-  queued: Queued | null = null;
+  /** What its router holds back, as last told. */
+  private told: { readonly queued: Queued; readonly atMs: number } | null = null;
+  /** It says so again while it does. */
+  private saysAgain = false;
+  /** Its router has sent something since. */
+  private released = false;
   readonly fenced = new Set<ReplicaId>();
   private readonly sent = new Map<TargetState, SentState>();
 
@@ -46,6 +55,33 @@ export class AgentLink {
     this.siblings = message.siblings;
     this.minReportIntervalMs = message.minReportIntervalMs;
     this.echoes = message.features.includes('heard');
+    this.saysAgain = message.features.includes('queued_again');
+  }
+
+  queues(queued: Queued, nowMs: number): void {
+    this.told = { queued, atMs: nowMs };
+    this.released = false;
+  }
+
+  /** A request came from its router: what was the next in its queue may be this one. */
+  noteRelease(): void {
+    this.released = true;
+  }
+
+  /** What its router holds back; null where that is nothing. */
+  queuedNow(nowMs: number): Queued | null {
+    const { told } = this;
+    if (told === null || told.queued.requests === 0) return null;
+    return this.saysAgain && nowMs - told.atMs > QUEUED_FOR_MS ? null : told.queued;
+  }
+
+  claim(nowMs: number): QueueClaim | null {
+    const queued = this.queuedNow(nowMs);
+    if (this.told === null || queued === null || queued.topPriority === null) return null;
+    const { headAgeMs } = queued;
+    const known = headAgeMs !== undefined && !this.released;
+    const headMs = known ? this.told.atMs - headAgeMs : null;
+    return { order: this.order, topPriority: queued.topPriority, headMs };
   }
 
   /** A router that does not answer is taken to be heard at once. */
@@ -135,14 +171,14 @@ export class LinkTable {
   }
 
   /** What the routers hold queued for this pool, together. */
-  queued(): QueuedWork {
+  queued(nowMs: number): QueuedWork {
     let prefillMs = 0;
     let requests = 0;
     let topPriority: number | null = null;
     let routersQueueing = 0;
     for (const link of this.newestByRouter().values()) {
-      const { queued } = link;
-      if (queued === null || queued.requests === 0) continue;
+      const queued = link.queuedNow(nowMs);
+      if (queued === null) continue;
       prefillMs += queued.prefillMs;
       requests += queued.requests;
       routersQueueing += 1;
@@ -151,6 +187,16 @@ export class LinkTable {
       }
     }
     return { prefillMs, requests, topPriority, routersQueueing };
+  }
+
+  /** How the queue of this link's router stands among the others'; null where no other queues. */
+  placeFor(link: AgentLink, nowMs: number): QueuePlace | null {
+    const others: QueueClaim[] = [];
+    for (const other of this.newestByRouter().values()) {
+      const claim = other.router === link.router ? null : other.claim(nowMs);
+      if (claim !== null) others.push(claim);
+    }
+    return others.length === 0 ? null : placeOf(link.claim(nowMs), others);
   }
 
   view(): AgentLinkView[] {

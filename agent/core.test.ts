@@ -14,7 +14,7 @@ class RouterVoice {
   constructor(
     harness: Harness,
     name: string,
-    options: { router?: string; resume?: ResumeState[] } = {},
+    options: { router?: string; resume?: ResumeState[]; features?: string[] } = {},
   ) {
     this.harness = harness;
     this.link = harness.link(name, options);
@@ -251,19 +251,18 @@ describe('reports', () => {
     expect(router.report().routers).toBe(1);
   });
 
-  test('what routers hold queued is summed', () => {
+  test('what routers hold queued is summed, and each is told how it stands among them', () => {
     const { h, router } = ready();
     const other = new RouterVoice(h, 'b');
     const queued = { kind: 'queued', pool: POOL } as const;
     h.say(router.link, { ...queued, prefillMs: 300, requests: 2, topPriority: 0 });
     h.say(other.link, { ...queued, prefillMs: 200, requests: 1, topPriority: -1 });
     h.advance(60);
-    expect(router.report().queued).toEqual({
-      prefillMs: 500,
-      requests: 3,
-      topPriority: -1,
-      routersQueueing: 2,
-    });
+    const sum = { prefillMs: 500, requests: 3, topPriority: -1, routersQueueing: 2 };
+    const behind = { othersTop: -1, othersAtTop: 1, before: 1 };
+    expect(router.report().queued).toEqual({ ...sum, place: behind });
+    const ahead = { othersTop: 0, othersAtTop: 1, before: 1 };
+    expect(other.report().queued).toEqual({ ...sum, place: ahead });
     h.deliver({ kind: 'linkDown', link: other.link });
     h.advance(60);
     expect(router.report().queued).toEqual({
@@ -271,7 +270,49 @@ describe('reports', () => {
       requests: 2,
       topPriority: 0,
       routersQueueing: 1,
+      place: { othersTop: null, othersAtTop: 0, before: 0 },
     });
+  });
+
+  test('the older of two next requests goes first, until its router has sent something', () => {
+    const { h, router } = ready();
+    const other = new RouterVoice(h, 'b');
+    const queued = {
+      kind: 'queued',
+      pool: POOL,
+      prefillMs: 10,
+      requests: 1,
+      topPriority: 0,
+    } as const;
+    h.say(router.link, { ...queued, headAgeMs: 500 });
+    h.advance(100);
+    h.say(other.link, { ...queued, headAgeMs: 550 });
+    h.advance(60);
+    const before = (voice: RouterVoice) => voice.report().queued.place?.before;
+    expect([before(router), before(other)]).toEqual([0, 1]);
+    router.sent('r.1');
+    h.advance(60);
+    expect([before(router), before(other)]).toEqual([1, 0]);
+  });
+
+  test('a router that says every second what it queues and falls silent is not waited for', () => {
+    const { h, router } = ready();
+    const other = new RouterVoice(h, 'b', { features: ['queued_again'] });
+    const queued = {
+      kind: 'queued',
+      pool: POOL,
+      prefillMs: 10,
+      requests: 1,
+      topPriority: 0,
+    } as const;
+    h.say(router.link, queued);
+    h.say(other.link, queued);
+    h.advance(2_900);
+    expect(router.report().queued.routersQueueing).toBe(2);
+    h.advance(1_200);
+    // The one that does not say so again is believed as long as its link stands.
+    expect(router.report().queued.routersQueueing).toBe(1);
+    expect(other.report().queued.place?.othersAtTop).toBe(1);
   });
 
   test('a fenced engine is no longer spoken of over that link', () => {

@@ -14,7 +14,7 @@ import type { LedgerMessage, TargetState } from './core-target.ts';
 import type { AgentEffect, AgentEngine, AgentEvent } from './events.ts';
 import type { Random } from '../shared/lib/random.ts';
 import type { AgentId, LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
-import type { ReplicaReport } from '../shared/model/report.ts';
+import type { QueuedWork, ReplicaReport } from '../shared/model/report.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
 import { PROTOCOL_VERSION } from '../shared/protocol/messages.ts';
 import type { HeardReport, Resync, RouterMessage, Welcome } from '../shared/protocol/messages.ts';
@@ -197,7 +197,7 @@ export class AgentCore {
         this.ledger(link, message, nowMs);
         break;
       case 'queued':
-        if (message.pool === this.deps.pool) link.queued = message;
+        if (message.pool === this.deps.pool) link.queues(message, nowMs);
         this.touchAll();
         break;
       case 'fence':
@@ -242,6 +242,7 @@ export class AgentCore {
     const from = link.ledgerLink();
     const target = this.engines.get(message.replica)?.targets[message.rank];
     if (from === null || target === undefined) return;
+    if (message.kind === 'sent') link.noteRelease();
     const verdict = target.message(from, message, nowMs);
     if (verdict !== 'gap') return;
     this.context.log('error', 'ledger_gap', { replica: message.replica, router: from.router });
@@ -273,10 +274,19 @@ export class AgentCore {
       const scrapeMs = target.scrape?.sentMs ?? null;
       const echo = link.echoes && scrapeMs !== null && sent.echo.wants(scrapeMs);
       if (echo) sent.echo.ask({ seq: report.seq, scrapeMs }, nowMs);
-      const told = { kind: 'report', report: { ...report, ackedSeq } } as const;
+      const queued = this.queuedFor(link, report, nowMs);
+      const told = { kind: 'report', report: { ...report, queued, ackedSeq } } as const;
       const message = echo ? { ...told, echo } : told;
       this.context.emit({ kind: 'send', link: link.link, message });
     }
+  }
+
+  /** A router with others that queue beside it is told how it stands among them. */
+  private queuedFor(link: AgentLink, { queued }: ReplicaReport, nowMs: number): QueuedWork {
+    if (queued.routersQueueing === 0) return queued;
+    const place = this.links.placeFor(link, nowMs);
+    // None of the sum's routers but this one: it is alone.
+    return { ...queued, place: place ?? { othersTop: null, othersAtTop: 0, before: 0 } };
   }
 
   /** When the next report of a target is due on a link: soon after a change, else at the longest interval. */
@@ -305,7 +315,7 @@ export class AgentCore {
 
   private reportOf(engine: EngineState, target: TargetState, nowMs: number): ReplicaReport {
     const { settings } = this.deps;
-    const links = { routers: this.links.routers, queued: this.links.queued() };
+    const links = { routers: this.links.routers, queued: this.links.queued(nowMs) };
     return buildReport(
       target,
       { engine: engine.facts(target.rank, nowMs), links, settings },

@@ -3,7 +3,6 @@ import { seededRandom } from '../../shared/lib/random.ts';
 import { REGIONAL_DEFAULTS } from '../../shared/model/settings.ts';
 import { attemptDeadlines, type DeadlineInput } from './deadlines.ts';
 import { pauseUntilMs } from './pause.ts';
-import { otherQueues, shareAllows } from './release.ts';
 import { reportIntervalMs } from './report-interval.ts';
 import { RetryBudget } from './retry-budget.ts';
 import { predictedWaitMs, ReleasePace, retryAfterMs, shedReason } from './shed.ts';
@@ -191,44 +190,6 @@ describe('a static pool', () => {
     expect([staticConcurrency(9, 1), staticConcurrency(9, 2), staticConcurrency(0, 3)]).toEqual([
       9, 5, 1,
     ]);
-  });
-});
-
-describe('the release share of several routers', () => {
-  const queued = (routersQueueing: number, topPriority: number | null) => ({
-    prefillMs: 1_000,
-    requests: 9,
-    topPriority,
-    routersQueueing,
-  });
-  test('knows who else queues', () => {
-    expect(otherQueues(queued(1, 0), true)).toEqual({ routers: 1, topPriority: null });
-    expect(otherQueues(queued(1, 0), false)).toEqual({ routers: 2, topPriority: 0 });
-    expect(otherQueues(queued(3, 2), true)).toEqual({ routers: 3, topPriority: 2 });
-    expect(otherQueues(queued(0, null), true)).toEqual({ routers: 1, topPriority: null });
-  });
-
-  const input = {
-    others: { routers: 2, topPriority: 0 },
-    reportedWaitMs: 20,
-    holdMs: 60,
-    releasedMs: 0,
-    releasedRequests: 0,
-  };
-  test.each([
-    // (60 − 20) / 2 = 20 ms
-    [{ releasedMs: 19 }, 0, true],
-    [{ releasedMs: 20 }, 0, false],
-    // one at least when nothing waits there
-    [{ reportedWaitMs: 0, others: { routers: 2, topPriority: -5 } }, 0, true],
-    [{ reportedWaitMs: 0, releasedRequests: 1, releasedMs: 31 }, 0, false],
-    // behind more urgent work of others
-    [{ others: { routers: 2, topPriority: -1 } }, 0, false],
-    [{ others: { routers: 2, topPriority: 3 } }, 0, true],
-    // alone
-    [{ others: { routers: 1, topPriority: null }, releasedMs: 1e6 }, 0, true],
-  ])('%j at priority %d → %s', (more, priority, expected) => {
-    expect(shareAllows({ ...input, ...more }, priority)).toBe(expected);
   });
 });
 

@@ -33,6 +33,8 @@ export interface QueueItem {
   readonly held?: boolean;
 }
 
+const NOBODY: ReadonlySet<string> = new Set();
+
 interface Entry {
   readonly item: QueueItem;
   readonly key: number;
@@ -100,6 +102,20 @@ export class ReleaseQueue {
   /** Most urgent priority of what waits for anything but KV room; null when nothing does. */
   get topUnheld(): number | null {
     return this.#levels.find((level) => level.requests > level.heldRequests)?.priority ?? null;
+  }
+
+  /**
+   * What waits longest at `topUnheld`, its length allowed for, whoever goes next there: when it came, plus
+   * prefill / ageCredit, times ageCredit. Null when nothing does.
+   */
+  get leastKey(): number | null {
+    const level = this.#levels.find((candidate) => candidate.requests > candidate.heldRequests);
+    let least: number | null = null;
+    for (const { heap } of level?.tenants.values() ?? []) {
+      const top = topOf(heap);
+      if (top !== undefined) least = Math.min(least ?? top.key, top.key);
+    }
+    return least;
   }
 
   has(id: string): boolean {
@@ -206,6 +222,13 @@ export class ReleaseQueue {
       if (entry !== null) return entry.item;
     }
     return null;
+  }
+
+  /** Whether a deadline is pressing at `topUnheld`. */
+  presses(nowMs: number, pressWithinMs: number): boolean {
+    const level = this.#levels.find((candidate) => candidate.requests > candidate.heldRequests);
+    const options = { nowMs, pressWithinMs, without: NOBODY };
+    return level !== undefined && pressing(level, options) !== null;
   }
 
   /**

@@ -1,44 +1,79 @@
-// How much of its queue one of several routers may release into a target between two reports.
+// When one of several routers may release a request of its queue into a target.
 //
-//   share = (holdMs − wait at the report) / routers queueing
-//   one request at least when that wait is 0
+//   alone, or with the most urgent work       the hold alone binds
+//   as urgent as others                       its share = (holdMs − wait) / routers at that priority, one request
+//                                             at least, once those before it have had theirs:
+//                                             wait + before · max(mean prefill, share) < holdMs, before < free slots
+//   less urgent                               not before those
 //
-// and nothing while others hold more urgent work. One router alone is bound by the hold only.
+// Who is before whom is told by the agent (`place`): the order is then that of one queue, and together the routers
+// exceed the hold by one request, however many they are. An older agent tells the sum alone: then each takes its share.
+//
+// A target that stays idle lets everybody in after a while, in the same order: what others hold may not fit it, or they
+// may be gone.
 
 import type { QueuedWork } from '../../shared/model/report.ts';
 
 export interface OtherQueues {
-  /** Routers that queue, this one included. */
-  readonly routers: number;
   /** Most urgent priority that another holds or may hold; null when nobody else queues. */
   readonly topPriority: number | null;
+  /** Other routers that hold it. */
+  readonly atTop: number;
+  /** Of these, those whose next request goes before this router's. */
+  readonly before: number;
+  /** Predicted prefill of a queued request, ms. */
+  readonly meanMs: number;
 }
 
+const NO_OTHERS: OtherQueues = { topPriority: null, atTop: 0, before: 0, meanMs: 0 };
+
 /**
- * What the routers besides this one hold, from the sum that an agent reports; `counted`: this one
- * is in it.
+ * What the routers besides this one hold, as an agent reports it; `counted`: this one is in the sum, which matters
+ * where the agent does not tell its place.
  */
 export function otherQueues(reported: QueuedWork, counted: boolean): OtherQueues {
-  const others = reported.routersQueueing - (counted ? 1 : 0);
-  if (others <= 0) return { routers: 1, topPriority: null };
-  return { routers: others + 1, topPriority: reported.topPriority };
+  const { place, routersQueueing, topPriority } = reported;
+  const meanMs = reported.prefillMs / Math.max(1, reported.requests);
+  if (place !== undefined) {
+    const { othersTop, othersAtTop, before } = place;
+    if (othersTop === null) return NO_OTHERS;
+    return { topPriority: othersTop, atTop: othersAtTop, before, meanMs };
+  }
+  const others = routersQueueing - (counted ? 1 : 0);
+  if (others <= 0 || topPriority === null) return NO_OTHERS;
+  return { topPriority, atTop: others, before: 0, meanMs };
 }
 
 export interface ShareInput {
   readonly others: OtherQueues;
-  /** Wait of the target as its last report had it, ms. */
-  readonly reportedWaitMs: number;
   readonly holdMs: number;
-  /** Released into it since that report. */
-  readonly releasedMs: number;
-  readonly releasedRequests: number;
+  /** Wait of the target without what this router has sent since its last report, ms. */
+  readonly waitMs: number;
+  /** What this router has sent into it since. */
+  readonly ownMs: number;
+  /** Free slots; null while unknown or unbounded. */
+  readonly freeSlots: number | null;
+  /** How long it has had nothing to do; null while it has. */
+  readonly idleMs: number | null;
+  /** So long a target may be idle before the order gives way, ms. */
+  readonly patienceMs: number;
 }
 
-/** Whether this router's share of the target allows one more request of the priority. */
-export function shareAllows(input: ShareInput, priority: number): boolean {
-  const { others } = input;
-  if (others.topPriority === null) return true;
-  if (input.reportedWaitMs <= 0 && input.releasedRequests === 0) return true;
-  if (others.topPriority < priority) return false;
-  return input.releasedMs < (input.holdMs - input.reportedWaitMs) / others.routers;
+/**
+ * ms until this router's share of the target allows one more request of the priority, if nothing else happens: 0 is
+ * now, null where time alone does not bring it.
+ */
+export function shareOpensInMs(input: ShareInput, priority: number): number | null {
+  const { others, holdMs, idleMs, patienceMs } = input;
+  if (others.topPriority === null || priority < others.topPriority) return 0;
+  const roomMs = holdMs - input.waitMs;
+  const shareMs = roomMs / (others.atTop + 1);
+  if (input.ownMs > 0 && input.ownMs >= shareMs) return null;
+  const behind = priority > others.topPriority;
+  const before = behind ? others.atTop : others.before;
+  const takenMs = before * Math.max(others.meanMs, shareMs);
+  const noSlot = input.freeSlots !== null && before >= input.freeSlots;
+  const needMs = Math.max(before === 0 ? 0 : takenMs - roomMs, behind || noSlot ? patienceMs : 0);
+  if (roomMs > 0 && needMs <= 0) return 0;
+  return idleMs === null ? null : Math.max(0, needMs - idleMs);
 }

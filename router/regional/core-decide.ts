@@ -9,8 +9,7 @@ import type {
   DecisionReason,
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
-import { otherQueues, shareAllows } from '../policy/release.ts';
-import { reportedWaitMs, poolCurve, curveOf } from './core-load.ts';
+import { shareInMs } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf, weigh, type Scored, type Weighing } from './core-weigh.ts';
@@ -41,7 +40,9 @@ export function decide(
   if (isLight(request)) return anyOf(state, request, { weighing, draw: options.draw });
   const room = roomForNew(state, request, scored);
   const seen: Seen = { weighing, room };
-  const shared = scored.filter((candidate) => allowedByShare(state, request, candidate));
+  const shared = scored.filter(
+    ({ target }) => shareInMs(state, target, request.request.priority) === 0,
+  );
   const allowed =
     room?.acts === true ? shared.filter((one) => room.of(one).state !== 'full') : shared;
   if (!allowed.some((candidate) => !candidate.load.full)) {
@@ -134,28 +135,6 @@ function nothingLeft(request: RequestState, weighing: Weighing): Outcome {
     return { kind: 'refuse', reason: 'context_length' };
   }
   return { kind: 'refuse', reason: 'no_replica' };
-}
-
-/** With several routers queueing, each takes its share of a target's room only. */
-function allowedByShare(state: RegionalState, request: RequestState, candidate: Scored): boolean {
-  const { target } = candidate;
-  const { report } = target;
-  if (report === null || target.replica.lostMs !== null) return true;
-  const { told, countedUntilMs } = request.pool;
-  const counted = told.requests > 0 || state.nowMs < countedUntilMs;
-  const others = otherQueues(report.queued, counted);
-  if (others.topPriority === null) return true;
-  const { curve } = curveOf(target, () => poolCurve(request.pool));
-  return shareAllows(
-    {
-      others,
-      reportedWaitMs: reportedWaitMs(target, curve) ?? 0,
-      holdMs: state.settings.holdMs,
-      releasedMs: target.released.prefillMs,
-      releasedRequests: target.released.requests,
-    },
-    request.request.priority,
-  );
 }
 
 function sendReason(

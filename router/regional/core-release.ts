@@ -1,5 +1,5 @@
 // Moves a pool's queue: gives up what has waited too long, releases what there is room for, in
-// order and with fresh data, and tells the agents what still waits.
+// order and with fresh data.
 
 import type { RequestId } from '../../shared/model/ids.ts';
 import { decide, pendingEtaMs } from './core-decide.ts';
@@ -7,13 +7,14 @@ import { openAttempt } from './core-leases.ts';
 import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
 import { waitsForRoom } from './core-admission.ts';
 import { entersByMs } from './core-working-set.ts';
+import { pressWithinMs } from './core-queued.ts';
 import { finish } from './core-ends.ts';
 import { carryOut } from './core-requests.ts';
+import { shareInMs } from './core-share.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
-import { reportIntervalMs } from '../policy/report-interval.ts';
 import { retryAfterMs } from '../policy/shed.ts';
 import type { QueueItem } from '../policy/queue.ts';
 
@@ -21,10 +22,6 @@ import type { QueueItem } from '../policy/queue.ts';
 const LOOKED_PAST = 8;
 /** Requests released in one event: more go in the next. */
 const RELEASED_AT_ONCE = 256;
-/**
- * For so long reports may still count this router as queueing after it said that it no longer does.
- */
-const COUNTED_FOR_MS = 1_500;
 
 export function moveQueue(state: RegionalState, pool: PoolState): void {
   giveUp(state, pool);
@@ -54,8 +51,8 @@ function nextOf(
   without: ReadonlySet<string>,
   held = false,
 ): QueueItem | null {
-  const { nowMs, settings } = state;
-  return pool.queue.next({ nowMs, pressWithinMs: 2 * settings.holdMs, without, held });
+  const { nowMs } = state;
+  return pool.queue.next({ nowMs, pressWithinMs: pressWithinMs(state), without, held });
 }
 
 /** When the queue has to be looked at again without any event; null when only events move it. */
@@ -69,7 +66,7 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
   for (const target of targetsOf(pool)) {
     if (!isReady(target, NOBODY)) continue;
     if (target.pausedUntilMs > state.nowMs) wake = Math.min(wake, target.pausedUntilMs);
-    else wake = Math.min(wake, loadNow(state, target).roomAtMs ?? wake);
+    else wake = Math.min(wake, roomWakeMs(state, target) ?? wake);
     wake = Math.min(wake, target.breaker.opensAgainMs(state.nowMs) ?? wake);
   }
   return Number.isFinite(wake) ? Math.max(wake, state.nowMs + 1) : null;
@@ -82,27 +79,6 @@ function heldWakeMs(state: RegionalState, pool: PoolState): number | null {
   if (request === undefined) return null;
   const entersMs = entersByMs(state, request);
   return entersMs > state.nowMs ? entersMs : null;
-}
-
-/**
- * Tells the pool's agents what this router holds back; at most once per report interval. What waits for KV room
- * is not told: it claims no share of what other routers may release.
- */
-export function tellQueued(state: RegionalState, pool: PoolState): void {
-  const now = queuedNow(pool);
-  if (isTold(pool, now) || state.nowMs < toldAgainMs(state, pool)) return;
-  if (pool.told.requests > 0) pool.countedUntilMs = state.nowMs + COUNTED_FOR_MS;
-  pool.told = now;
-  pool.toldAtMs = state.nowMs;
-  for (const link of state.links.values()) {
-    if (link.pool !== pool) continue;
-    state.emit({ kind: 'send', link: link.id, message: { kind: 'queued', pool: pool.id, ...now } });
-  }
-}
-
-/** When `tellQueued` has something to say; null when it has not. */
-export function tellWakeMs(state: RegionalState, pool: PoolState): number | null {
-  return isTold(pool, queuedNow(pool)) ? null : toldAgainMs(state, pool);
 }
 
 function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boolean {
@@ -163,35 +139,26 @@ function canMove(state: RegionalState, pool: PoolState): boolean {
   const broken = ejected(ready, state.nowMs);
   for (const target of ready) {
     if (target.pausedUntilMs > state.nowMs || broken.has(target)) continue;
-    if (!loadNow(state, target).full) return true;
+    if (!loadNow(state, target).full && shareNow(state, target) === 0) return true;
   }
   return ready.length === 0 && pendingEtaMs(pool) === null;
+}
+
+/** When time alone makes room in a target for what waits; null where it does not, or has. */
+function roomWakeMs(state: RegionalState, target: TargetState): number | null {
+  const load = loadNow(state, target);
+  if (load.full) return load.roomAtMs;
+  const inMs = shareNow(state, target);
+  return inMs === null || inMs === 0 ? null : state.nowMs + inMs;
+}
+
+/** For the most urgent that waits: what is not open to that is open to nothing. */
+function shareNow(state: RegionalState, target: TargetState): number | null {
+  const { topPriority } = target.replica.pool.queue;
+  return topPriority === null ? null : shareInMs(state, target, topPriority);
 }
 
 function loadNow(state: RegionalState, target: TargetState): Load {
   const { curve } = curveOf(target, () => poolCurve(target.replica.pool));
   return loadOf(target, { curve, settings: state.settings, nowMs: state.nowMs });
-}
-
-function queuedNow(pool: PoolState): PoolState['told'] {
-  const { queue } = pool;
-  const { held } = queue;
-  return {
-    requests: queue.size - held.requests,
-    prefillMs: Math.max(0, Math.round(queue.prefillMs - held.prefillMs)),
-    topPriority: queue.topUnheld,
-  };
-}
-
-function isTold(pool: PoolState, now: PoolState['told']): boolean {
-  const { told } = pool;
-  return (
-    told.requests === now.requests &&
-    told.prefillMs === now.prefillMs &&
-    told.topPriority === now.topPriority
-  );
-}
-
-function toldAgainMs(state: RegionalState, pool: PoolState): number {
-  return pool.toldAtMs + reportIntervalMs(state.settings.minReportIntervalMs, state.links.size);
 }

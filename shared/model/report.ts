@@ -32,6 +32,18 @@ export interface QueuedWork {
   readonly topPriority: number | null;
   /** Routers with at least one request queued. */
   readonly routersQueueing: number;
+  /** How the receiving router's own queue stands among them; absent from an agent that does not say. */
+  readonly place?: QueuePlace | undefined;
+}
+
+/** The other routers' queues, as the agent was told, beside one router's. */
+export interface QueuePlace {
+  /** Most urgent priority that another router holds; null when no other queues. */
+  readonly othersTop: number | null;
+  /** Other routers that hold it. */
+  readonly othersAtTop: number;
+  /** Of these, those whose next request goes before this router's. */
+  readonly before: number;
 }
 
 /** Engine counters, so that an agent that restarts can tell whether the engine it meets is the one it left. */

@@ -133,6 +133,18 @@ const fromRouter = fc.oneof(
   }),
   fc.record({ kind: fc.constant('firstToken'), ...ledger, lease: id, agoMs: amount }),
   fc.record({ kind: fc.constant('heard'), replica: id, rank: fc.nat(1_023), reportSeq: tokens }),
+  fc.record(
+    {
+      kind: fc.constant('queued'),
+      pool: id,
+      prefillMs: amount,
+      requests: tokens,
+      topPriority: fc.option(fc.integer({ min: -100, max: 100 })),
+      // Before its time where a request's length costs it more than its age has given it.
+      headAgeMs: fc.double({ min: -1e6, max: 1e6, noNaN: true }),
+    },
+    { requiredKeys: ['kind', 'pool', 'prefillMs', 'requests', 'topPriority'] },
+  ),
 ) as unknown as fc.Arbitrary<RouterMessage>;
 
 describe('round trips', () => {
@@ -158,6 +170,17 @@ describe('round trips', () => {
         });
       }),
     );
+  });
+
+  it('returns a report with the place of its router among those that queue', () => {
+    if (report.kind !== 'report') throw new Error('no report is recorded');
+    for (const othersTop of [null, -1, 0]) {
+      const place = { othersTop, othersAtTop: 2, before: 1 };
+      const queued = { ...report.report.queued, place };
+      const message = asReadNow({ ...report, report: { ...report.report, queued } });
+      const read = decodeAgentMessage(encodeAgentMessage(message));
+      expect(read).toEqual({ ok: true, message, unknownFields: 0 });
+    }
   });
 
   it('reads hash words at any alignment of the frame', () => {

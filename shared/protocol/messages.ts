@@ -16,6 +16,7 @@ export const PROTOCOL_VERSION = 1;
 /** What a router can do beyond the first version; named in its welcome. */
 export const ROUTER_FEATURES = [
   'heard', // answers a report that asks for it
+  'queued_again', // says within a second again what it holds queued
 ] as const;
 
 // ── agent → router ─────────────────────────────────────────────────────────────────────────────────────
@@ -210,6 +211,10 @@ export interface Queued {
   readonly prefillMs: number;
   readonly requests: number;
   readonly topPriority: number | null;
+  /**
+   * ms since the request that goes next came, less what its length costs it in the order. Absent: not told.
+   */
+  readonly headAgeMs?: number | undefined;
 }
 
 /** Another agent has taken over this engine: say no more about it. */

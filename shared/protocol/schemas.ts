@@ -125,6 +125,9 @@ const queuedWork = z.object({
   requests: count,
   topPriority: z.number().nullable(),
   routersQueueing: count,
+  place: z
+    .object({ othersTop: z.number().nullable(), othersAtTop: count, before: count })
+    .optional(),
 });
 
 const progress = z.object({ stage: text, ratio: amount.nullable() });
@@ -304,6 +307,7 @@ export const ROUTER_SCHEMAS = {
     prefillMs: amount,
     requests: count,
     topPriority: z.number().nullable(),
+    headAgeMs: z.number().optional(),
   }) satisfies z.ZodType<Queued>,
   fence: z.object({ kind: z.literal('fence'), replica }) satisfies z.ZodType<Fence>,
   resync: z.object({ kind: z.literal('resync'), replica, rank }) satisfies z.ZodType<Resync>,

@@ -1,0 +1,114 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { QueuedWork } from '../../shared/model/report.ts';
+import { otherQueues, shareOpensInMs, type OtherQueues, type ShareInput } from './release.ts';
+
+function sum(routersQueueing: number, topPriority: number | null, more = {}): QueuedWork {
+  return { prefillMs: 900, requests: 9, topPriority, routersQueueing, ...more };
+}
+
+describe('what the other routers hold', () => {
+  const none = { topPriority: null, atTop: 0, before: 0, meanMs: 0 };
+
+  test('is as the agent tells it, whatever this router thinks of itself', () => {
+    const place = { othersTop: 3, othersAtTop: 2, before: 1 };
+    const told = { topPriority: 3, atTop: 2, before: 1, meanMs: 100 };
+    expect(otherQueues(sum(4, 0, { place }), true)).toEqual(told);
+    expect(otherQueues(sum(4, 0, { place }), false)).toEqual(told);
+    const alone = { othersTop: null, othersAtTop: 0, before: 0 };
+    expect(otherQueues(sum(1, 0, { place: alone }), false)).toEqual(none);
+  });
+
+  test('is the sum less this router where an older agent tells no more', () => {
+    expect(otherQueues(sum(1, 0), true)).toEqual(none);
+    expect(otherQueues(sum(1, 0), false)).toMatchObject({ topPriority: 0, atTop: 1, before: 0 });
+    expect(otherQueues(sum(3, 2), true)).toMatchObject({ topPriority: 2, atTop: 2, before: 0 });
+    expect(otherQueues(sum(0, null), true)).toEqual(none);
+  });
+});
+
+const OTHERS: OtherQueues = { topPriority: 0, atTop: 1, before: 0, meanMs: 100 };
+const INPUT: ShareInput = {
+  others: OTHERS,
+  holdMs: 60,
+  waitMs: 20,
+  ownMs: 0,
+  freeSlots: null,
+  idleMs: null,
+  patienceMs: 120,
+};
+
+function opensIn(
+  more: Partial<Omit<ShareInput, 'others'>> & { others?: Partial<OtherQueues> },
+  priority = 0,
+): number | null {
+  return shareOpensInMs({ ...INPUT, ...more, others: { ...OTHERS, ...more.others } }, priority);
+}
+
+describe('of two routers as urgent as each other', () => {
+  test('each takes half of the room, one request at least, and then waits for a report', () => {
+    expect(opensIn({ ownMs: 0 })).toBe(0);
+    expect(opensIn({ ownMs: 19 })).toBe(0);
+    // (60 − 20) / 2
+    expect(opensIn({ ownMs: 20 })).toBeNull();
+    expect(opensIn({ waitMs: 0, idleMs: 999, ownMs: 30 })).toBeNull();
+  });
+
+  test('the second goes once what the first sends still leaves room', () => {
+    const before = { before: 1 };
+    expect(opensIn({ others: before })).toBeNull();
+    // Requests of 10 ms: the first takes its 20 ms of share, which leaves 20.
+    expect(opensIn({ others: { ...before, meanMs: 10 } })).toBe(0);
+    expect(opensIn({ others: { ...before, meanMs: 39 } })).toBe(0);
+    expect(opensIn({ others: { ...before, meanMs: 41 } })).toBeNull();
+  });
+
+  test('the second takes the target when the first has let it idle for as long as its request would take', () => {
+    expect(opensIn({ waitMs: 0, idleMs: 0, others: { before: 1 } })).toBe(40);
+    expect(opensIn({ waitMs: 0, idleMs: 30, others: { before: 1 } })).toBe(10);
+    expect(opensIn({ waitMs: 0, idleMs: 40, others: { before: 1 } })).toBe(0);
+  });
+
+  test('the second does not take the last free slot', () => {
+    const short = { others: { before: 1, meanMs: 10 }, waitMs: 0, idleMs: 0 };
+    expect(opensIn({ ...short, freeSlots: 2 })).toBe(0);
+    expect(opensIn({ ...short, freeSlots: 1 })).toBe(120);
+  });
+});
+
+describe('with more urgent work elsewhere', () => {
+  test('nothing less urgent goes, but into a target that nobody takes', () => {
+    expect(opensIn({}, 1)).toBeNull();
+    expect(opensIn({ waitMs: 0, idleMs: 0 }, 1)).toBe(120);
+    expect(opensIn({ waitMs: 0, idleMs: 120 }, 1)).toBe(0);
+  });
+
+  test('the most urgent itself is bound by the hold alone', () => {
+    expect(opensIn({ ownMs: 1e6, waitMs: 59, others: { before: 1 } }, -1)).toBe(0);
+    expect(opensIn({ ownMs: 1e6, others: { topPriority: null } })).toBe(0);
+  });
+});
+
+test('routers that see one report together send one request more than the hold at most', () => {
+  const plan = fc.record({
+    routers: fc.integer({ min: 2, max: 8 }),
+    waitMs: fc.integer({ min: 0, max: 59 }),
+    prefillMs: fc.integer({ min: 1, max: 500 }),
+  });
+  fc.assert(
+    fc.property(plan, ({ routers, waitMs, prefillMs }) => {
+      let sentMs = 0;
+      for (let before = 0; before < routers; before += 1) {
+        const others = { topPriority: 0, atTop: routers - 1, before, meanMs: prefillMs };
+        let ownMs = 0;
+        while (shareOpensInMs({ ...INPUT, others, waitMs, ownMs }, 0) === 0) ownMs += prefillMs;
+        sentMs += ownMs;
+      }
+      expect(sentMs).toBeGreaterThan(0);
+      // Each ends its share with a request that it still begins.
+      const share = (60 - waitMs) / routers;
+      const most = prefillMs > share ? 60 - waitMs + prefillMs : 60 - waitMs + routers * prefillMs;
+      expect(sentMs).toBeLessThanOrEqual(most);
+    }),
+  );
+});

@@ -1,0 +1,62 @@
+// What the other routers' queues leave of a target to this one, from the last report and what was sent since.
+
+import { otherQueues, shareOpensInMs } from '../policy/release.ts';
+import { reportIntervalMs } from '../policy/report-interval.ts';
+import { curveOf, poolCurve, reportedWaitMs, runningNow, unackedMs } from './core-load.ts';
+import type { PoolState, RegionalState, TargetState } from './core-state.ts';
+
+/** Two reports' way there and back. */
+const TRAVEL_MS = 20;
+
+/**
+ * ms until this router may release a request of the priority into the target, as far as other routers go: 0 is now,
+ * null where only a report can tell.
+ */
+export function shareInMs(
+  state: RegionalState,
+  target: TargetState,
+  priority: number,
+): number | null {
+  const { report, replica } = target;
+  if (report === null || replica.lostMs !== null || report.queued.routersQueueing === 0) return 0;
+  const { pool } = replica;
+  const others = otherQueues(report.queued, isCounted(state, pool));
+  if (others.topPriority === null) return 0;
+  const { settings, nowMs } = state;
+  const { curve } = curveOf(target, () => poolCurve(pool));
+  const reportedMs = (reportedWaitMs(target, curve) ?? 0) - (nowMs - target.receivedMs);
+  const { idleSinceMs, released } = target;
+  const intervalMs = reportIntervalMs(settings.minReportIntervalMs, state.links.size);
+  return shareOpensInMs(
+    {
+      others,
+      holdMs: settings.holdMs,
+      waitMs: Math.max(0, reportedMs, report.slotWaitMs ?? 0),
+      ownMs: Math.max(released.prefillMs, unackedMs(target, curve)),
+      freeSlots: freeSlots(target),
+      idleMs: idleSinceMs === null ? null : nowMs - idleSinceMs,
+      patienceMs: 2 * intervalMs + TRAVEL_MS,
+    },
+    priority,
+  );
+}
+
+/** A report has come: since when the target has nothing to do. */
+export function noteIdle(target: TargetState, nowMs: number): void {
+  const { report } = target;
+  const waiting = report?.waitingPrefillMs ?? report?.waitingPrefillTokens ?? 0;
+  const slots = freeSlots(target);
+  const idle = report !== null && waiting <= 0 && (slots === null || slots > 0);
+  target.idleSinceMs = idle ? (target.idleSinceMs ?? nowMs) : null;
+}
+
+/** Reports may count this router among those that queue. */
+function isCounted(state: RegionalState, { told, countedUntilMs }: PoolState): boolean {
+  return told.requests > 0 || state.nowMs < countedUntilMs;
+}
+
+function freeSlots(target: TargetState): number | null {
+  const max = target.report?.runningMax ?? null;
+  const running = runningNow(target);
+  return max === null || running === null ? null : Math.max(0, max - running);
+}
