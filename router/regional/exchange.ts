@@ -36,9 +36,6 @@ import {
 } from './exchange-record.ts';
 import { routedHeaders } from './routed-headers.ts';
 
-/** A client that takes nothing for so long is cut off, ms: its answer waits in memory. */
-const CLIENT_STALL_MS = 300_000;
-
 export interface ExchangeDeps {
   nowMs(): number;
   post(event: RouterEvent): void;
@@ -46,6 +43,8 @@ export interface ExchangeDeps {
   orderFor(exchange: Exchange, attempt: Attempt): UpstreamOrder;
   readonly metrics: Metrics<MetricName>;
   keepAliveAfterMs(): number;
+  /** A client that takes nothing for so long is cut off, ms: its answer waits in memory. */
+  clientStallMs(): number;
   over(exchange: Exchange, record: RequestRecord, level: LogLevel): void;
 }
 
@@ -175,7 +174,7 @@ export class Exchange implements UpstreamOwner {
     if (this.closed) return;
     this.upstream?.check(nowMs);
     if (this.slowSinceMs !== null) {
-      if (nowMs - this.slowSinceMs >= CLIENT_STALL_MS) {
+      if (nowMs - this.slowSinceMs >= this.deps.clientStallMs()) {
         this.deps.metrics.add('limit_hits_total', { limit: 'client_stall' });
         this.reply.destroy();
       }

@@ -22,6 +22,7 @@ import { Reply } from '../gateway/reply.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import type { Door } from './client-door.ts';
+import { LastBytes } from './http-last-bytes.ts';
 import { UnparsedRefusals } from './http-refusals.ts';
 import type { Listen } from './options.ts';
 
@@ -60,6 +61,8 @@ export interface ListenerLimits {
   readonly requestTimeoutMs: number;
   /** How long a connection is kept without a request, ms. */
   readonly keepAliveMs: number;
+  /** For a client to take the last of its answer, ms. */
+  readonly clientStallMs: number;
   /** Open connections, idle ones included. */
   readonly connections: number;
 }
@@ -83,8 +86,8 @@ export interface ListenerOptions {
   readonly leaving: () => boolean;
   /** A request ended without reaching a replica: for log and metrics. */
   readonly onRefused: (call: Call, error: unknown) => void;
-  /** A connection was refused: there are too many. */
-  readonly onDrop: () => void;
+  /** Outside of any request: a connection too many, or one whose client took too little of its answer. */
+  readonly onLimit: (limit: 'connections' | 'client_stall') => void;
   /** What was no request was refused: no HTTP, a head too large, a body too slow or framed wrongly. */
   readonly onUnparsed: (code: ErrorCode | null, limit: LimitName | null) => void;
 }
@@ -101,13 +104,21 @@ export interface HttpListener {
 
 /** ms for a request's head at most. */
 const HEAD_TIMEOUT_MS = 60_000;
+/** ms of silence after which TCP asks whether the other side is still there. */
+const PROBE_AFTER_MS = 60_000;
 /** ms for what was written last to leave, when the listener closes. */
 const LAST_WRITES_MS = 500;
 
 export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
   const refusals = new UnparsedRefusals(options.onUnparsed, options.timers);
+  let { clientStallMs } = options.limits;
+  const lastBytes = new LastBytes(options, {
+    stallMs: () => clientStallMs,
+    cut: () => options.onLimit('client_stall'),
+  });
   const handle = (request: IncomingMessage, response: ServerResponse): void => {
     refusals.parsed(request, response);
+    lastBytes.watch(response);
     void serve(options, refusals, { request, response });
   };
   const http = {
@@ -124,21 +135,27 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
   server.on('checkExpectation', handle);
   server.on('clientError', (error, socket) => refusals.refuse(error, socket));
   server.on('connect', (_request, socket) => refusals.refuseTunnel(socket));
-  server.on('drop', options.onDrop);
+  server.on('drop', () => options.onLimit('connections'));
   let connections = 0;
   server.on('connection', (socket) => {
     connections += 1;
+    // A client whose machine is gone is found out about, whatever it waits for.
+    socket.setKeepAlive(true, PROBE_AFTER_MS);
     socket.once('close', () => (connections -= 1));
   });
   applyLimits(server, options.limits);
-  if (options.source !== undefined) return handed(server, options.source, options);
+  const configure = (limits: ListenerLimits): void => {
+    ({ clientStallMs } = limits);
+    applyLimits(server, limits);
+  };
+  if (options.source !== undefined) return handed(server, options.source, { options, configure });
   await listening(server, options.listen);
   return {
     port: (server.address() as AddressInfo).port,
     get connections() {
       return connections;
     },
-    configure: (limits) => applyLimits(server, limits),
+    configure,
     close: () =>
       new Promise((resolve) => {
         const cancel = options.timers.after(LAST_WRITES_MS, () => server.closeAllConnections());
@@ -152,18 +169,22 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
 }
 
 /** The listener of a process that is handed its connections. */
-function handed(server: Server, source: ConnectionSource, options: ListenerOptions): HttpListener {
+function handed(
+  server: Server,
+  source: ConnectionSource,
+  { options, configure }: { options: ListenerOptions; configure: HttpListener['configure'] },
+): HttpListener {
   const served = serveHanded(server, source, {
     timers: options.timers,
     lastWritesMs: LAST_WRITES_MS,
-    onDrop: options.onDrop,
+    onDrop: () => options.onLimit('connections'),
   });
   return {
     port: source.port,
     get connections() {
       return served.connections;
     },
-    configure: (limits) => applyLimits(server, limits),
+    configure,
     close: () => served.close(),
   };
 }
@@ -272,6 +293,9 @@ function routesOn(routes: readonly Route[], path: string): Route[] {
 
 function findRoute(onPath: readonly Route[], call: Call): Route {
   const { method, headers, httpVersion } = call.request;
+  if (httpVersion === '0.9') {
+    throw new FleetError('invalid_request', 'HTTP/0.9 is not spoken here.');
+  }
   if (headers.host === undefined && httpVersion === '1.1') {
     throw new FleetError('invalid_request', 'The Host header is missing.');
   }

@@ -64,6 +64,8 @@ export interface GatewayLimits {
   readonly requestTimeoutMs: number;
   /** How long an idle connection of a client is kept, ms. */
   readonly keepAliveMs: number;
+  /** How long a client may take nothing of its answer, ms. */
+  readonly clientStallMs: number;
 }
 
 /** What clients are offered beside the routes themselves. */

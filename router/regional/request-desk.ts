@@ -251,6 +251,7 @@ export class RequestDesk {
         }),
       metrics,
       keepAliveAfterMs: () => this.reloadable.settings.keepAliveAfterMs,
+      clientStallMs: () => this.reloadable.limits.clientStallMs,
       over: (exchange, record, level) => this.over(exchange, record, level),
     };
   }

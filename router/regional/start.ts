@@ -261,7 +261,7 @@ class RegionalRouter implements RunningRouter {
       cors: () => this.shell.reloadable.surface.cors,
       leaving: () => this.leaving,
       onRefused: (call, error) => this.shell.refused(call, error),
-      onDrop: () => this.metrics.add('limit_hits_total', { limit: 'connections' }),
+      onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
       onUnparsed: (code, limit) => this.shell.unparsed(code, limit),
     });
     this.listeners.set(name, listener);
@@ -271,11 +271,12 @@ class RegionalRouter implements RunningRouter {
 
 /** Every open request has a connection; this many more may be idle. */
 function listenerLimits({ limits }: RouterReloadable): ListenerLimits {
-  const { headerBytes, requestTimeoutMs, keepAliveMs, openRequests } = limits;
+  const { headerBytes, requestTimeoutMs, keepAliveMs, clientStallMs, openRequests } = limits;
   return {
     headerBytes,
     requestTimeoutMs,
     keepAliveMs,
+    clientStallMs,
     connections: openRequests + IDLE_CONNECTIONS,
   };
 }

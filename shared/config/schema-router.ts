@@ -221,6 +221,10 @@ const LIMITS = {
     'How long an idle connection of a client is kept: longer than load balancers keep theirs, so that they close first.',
     { unit: 'ms', min: 1_000, max: HOUR, default: 620_000 },
   ),
+  clientStallMs: quantity(
+    'How long a client may take nothing of its answer, or not the last of it, before its connection is cut.',
+    { unit: 'ms', min: 100, max: HOUR, default: 300_000 },
+  ),
 };
 
 const CORS = z.strictObject({

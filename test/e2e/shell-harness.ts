@@ -32,6 +32,7 @@ export const LIMITS: GatewayLimits = {
   requestTimeoutMs: 30_000,
   bodyRatio: 100,
   keepAliveMs: 75_000,
+  clientStallMs: 300_000,
 };
 
 export function poolOptions(changes: Partial<PoolOptions> = {}): PoolOptions {
@@ -102,7 +103,7 @@ export interface Harness {
 
 export async function startHarness(
   urls: string[],
-  changes: Parameters<typeof routerOptions>[0] = {},
+  changes: Parameters<typeof routerOptions>[0] & { readonly connections?: number } = {},
 ): Promise<Harness> {
   const { lines, log } = captureLog();
   const runtime = { clock: systemClock, timers: systemTimers, random: seededRandom(1), log };
@@ -121,14 +122,14 @@ export async function startHarness(
     door: () => null,
     clock: systemClock,
     timers: systemTimers,
-    limits: { ...limits, connections: 10_000 },
+    limits: { ...limits, connections: changes.connections ?? 10_000 },
     routes: clientRoutes(shell.requests, () => [
       { id: 'm', root: 'm', parent: null, maxModelLen: null },
       { id: 'org/m:1', root: 'org/m:1', parent: null, maxModelLen: 4_096 },
     ]),
     cors: () => options.reloadable.surface.cors,
     leaving: () => false,
-    onDrop: () => metrics.add('limit_hits_total', { limit: 'connections' }),
+    onLimit: (limit) => metrics.add('limit_hits_total', { limit }),
     onUnparsed: (code, limit) => shell.unparsed(code, limit),
     onRefused: (call, error) => shell.refused(call, error),
   });
