@@ -8,7 +8,7 @@ import { CHUNK_BYTES } from '../../shared/model/prompt.ts';
 import type { LedgerEntry } from './ledger.ts';
 import { PrefixIndex } from './prefix-index.ts';
 import type { PrefixHold } from './prefix-index.ts';
-import { TurnGaps } from './turn-gaps.ts';
+import { TurnGaps } from '../../shared/lib/turn-gaps.ts';
 
 /** Bytes per token until learned. */
 const ASSUMED_BYTES_PER_TOKEN = 4;

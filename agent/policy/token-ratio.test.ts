@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { BusyRate } from './busy-rate.ts';
 import { HitTrust } from './hit-trust.ts';
 import { TokenRatio } from './token-ratio.ts';
-import { TurnGaps } from './turn-gaps.ts';
+import { TurnGaps } from '../../shared/lib/turn-gaps.ts';
 
 describe('bytes per token', () => {
   test('is unknown until learned; the mean is weighted by tokens', () => {

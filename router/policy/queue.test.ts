@@ -187,9 +187,9 @@ test('counts requests, bytes and prefill whatever happens to it', () => {
 describe('what is held back for KV room', () => {
   test('stands in a lane of its own, by arrival, whatever its work', () => {
     const queue = queueOf(
-      item('late-short', { held: true, arrivedMs: 20, prefillMs: 1 }),
+      item('late-short', { held: 'new', arrivedMs: 20, prefillMs: 1 }),
       item('plain', { arrivedMs: 30 }),
-      item('early-long', { held: true, arrivedMs: 10, prefillMs: 900 }),
+      item('early-long', { held: 'new', arrivedMs: 10, prefillMs: 900 }),
     );
     const next = (held: boolean) =>
       queue.next({ nowMs: 0, pressWithinMs: 120, without: NONE, held })?.id ?? null;
@@ -207,12 +207,21 @@ describe('what is held back for KV room', () => {
     expect([next(true), queue.held]).toEqual([null, { requests: 0, prefillMs: 0 }]);
   });
 
+  test('goes on before it begins: a conversation whose cache was evicted is ahead of new ones', () => {
+    const queue = queueOf(
+      item('new', { held: 'new', arrivedMs: 1 }),
+      item('back', { held: 'returning', arrivedMs: 50 }),
+    );
+    const next = queue.next({ nowMs: 60, pressWithinMs: 120, without: NONE, held: true });
+    expect(next?.id).toBe('back');
+  });
+
   test('keeps priority and turns between tenants', () => {
     const queue = queueOf(
-      item('greedy-1', { held: true, tenant: 'a', arrivedMs: 1, tokens: 500 }),
-      item('greedy-2', { held: true, tenant: 'a', arrivedMs: 2, tokens: 500 }),
-      item('modest', { held: true, tenant: 'b', arrivedMs: 9, tokens: 500 }),
-      item('urgent', { held: true, tenant: 'a', arrivedMs: 9, priority: -1 }),
+      item('greedy-1', { held: 'new', tenant: 'a', arrivedMs: 1, tokens: 500 }),
+      item('greedy-2', { held: 'new', tenant: 'a', arrivedMs: 2, tokens: 500 }),
+      item('modest', { held: 'new', tenant: 'b', arrivedMs: 9, tokens: 500 }),
+      item('urgent', { held: 'new', tenant: 'a', arrivedMs: 9, priority: -1 }),
     );
     const order: string[] = [];
     for (;;) {
@@ -225,7 +234,7 @@ describe('what is held back for KV room', () => {
   });
 
   test('is given up before what waits for anything else of its priority', () => {
-    const queue = queueOf(item('plain', { arrivedMs: 50 }), item('held', { held: true }));
+    const queue = queueOf(item('plain', { arrivedMs: 50 }), item('held', { held: 'new' }));
     expect(queue.worst()?.id).toBe('held');
   });
 });

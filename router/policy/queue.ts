@@ -6,7 +6,7 @@
 //   4. least predicted prefill ms − ageCredit · age
 //
 // Those that are held back for KV room (`working-set.ts`) stand in a lane of their own: behind all others of
-// the pool, among themselves by priority, tenant and arrival.
+// the pool, among themselves by priority, tenant, conversations that go on before those that begin, and arrival.
 //
 // (4) is the same as prefill + ageCredit · arrival for all times, so the order within a tenant is a
 // plain heap, and a request is overtaken only by those that arrive within prefill/ageCredit after
@@ -15,6 +15,8 @@
 import { BinaryHeap } from '../../shared/lib/binary-heap.ts';
 
 const PRIORITY_MAX = 100;
+/** A conversation that goes on stands so far ahead of one that begins: longer than anything waits. */
+const GOES_ON_AHEAD_MS = 86_400_000;
 
 export interface QueueItem {
   readonly id: string;
@@ -29,8 +31,8 @@ export interface QueueItem {
   readonly deadlineMs: number | null;
   /** When it has waited as long as it may. */
   readonly giveUpMs: number;
-  /** Since it is held back for KV room; absent where it is not. */
-  readonly held?: boolean;
+  /** It is held back for KV room: a conversation whose cache was evicted, or one that begins. */
+  readonly held?: 'returning' | 'new';
 }
 
 const NOBODY: ReadonlySet<string> = new Set();
@@ -154,7 +156,7 @@ export class ReleaseQueue {
     const level = this.#level(clampPriority(item.priority));
     const entry = {
       item,
-      key: item.held === true ? item.arrivedMs : item.prefillMs + ageCredit * item.arrivedMs,
+      key: keyOf(item, ageCredit),
       order: (this.#order += 1),
       live: true,
     };
@@ -163,8 +165,8 @@ export class ReleaseQueue {
     const tenant = this.#tenant(level, item.tenant);
     if (tenant.waiting === 0) tenant.tokens = Math.max(tenant.tokens, level.virtualTokens);
     tenant.waiting += 1;
-    (item.held === true ? tenant.held : tenant.heap).push(entry);
-    if (item.deadlineMs !== null && item.held !== true) level.pressing.push(entry);
+    (item.held !== undefined ? tenant.held : tenant.heap).push(entry);
+    if (item.deadlineMs !== null && item.held === undefined) level.pressing.push(entry);
     countHeld(level, item, 1);
     level.requests += 1;
     level.bytes += item.bytes;
@@ -327,8 +329,13 @@ function clampPriority(priority: number): number {
   return Math.max(-PRIORITY_MAX, Math.min(PRIORITY_MAX, whole));
 }
 
+function keyOf(item: QueueItem, ageCredit: number): number {
+  if (item.held === undefined) return item.prefillMs + ageCredit * item.arrivedMs;
+  return item.arrivedMs - (item.held === 'returning' ? GOES_ON_AHEAD_MS : 0);
+}
+
 function countHeld(level: Level, item: QueueItem, by: 1 | -1): void {
-  if (item.held !== true) return;
+  if (item.held === undefined) return;
   level.heldRequests += by;
   level.heldPrefillMs = level.heldRequests === 0 ? 0 : level.heldPrefillMs + by * item.prefillMs;
 }
@@ -343,7 +350,7 @@ function before(a: Entry, b: Entry): boolean {
 
 /** Across both lanes of a level: those held back for KV room go last. */
 function goesBefore(a: Entry, b: Entry): boolean {
-  const [heldA, heldB] = [a.item.held === true, b.item.held === true];
+  const [heldA, heldB] = [a.item.held !== undefined, b.item.held !== undefined];
   return heldA === heldB ? before(a, b) : heldB;
 }
 

@@ -8,6 +8,7 @@ import { predictedWaitMs, retryAfterMs, shedReason } from '../policy/shed.ts';
 import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
 import { bare, hasReady, pendingEtaMs, type Verdict } from './core-decide.ts';
 import { finish } from './core-ends.ts';
+import { noteHeld } from './core-working-set.ts';
 import { poolCurve } from './core-load.ts';
 import type { PoolState, RegionalState, RequestState } from './core-state.ts';
 
@@ -21,7 +22,7 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
     return;
   }
   makeRoom(state, request);
-  const held = waitsForRoom(pool, verdict);
+  const held = waitsForRoom(pool, verdict) ? noteHeld(state, request) : null;
   const work = expectedWork(request, verdict);
   const { request: asked } = request;
   const deadlineMs =
@@ -39,11 +40,11 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
         request.arrivedMs + state.settings.queueMaxWaitMs,
         (deadlineMs ?? Number.POSITIVE_INFINITY) - work.prefillMs,
       ),
-      ...(held ? { held } : {}),
+      ...(held === null ? {} : { held }),
     },
     state.settings.ageCredit,
   );
-  (held ? pool.heldPace : pool.pace).started(state.nowMs);
+  if (held === null) pool.pace.started(state.nowMs);
   pool.dirty = true;
   const { decision } = verdict;
   const waiting: Decision =

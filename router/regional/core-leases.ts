@@ -22,7 +22,7 @@ import { medianKnown } from '../policy/unknown.ts';
 import { isLight } from './core-decide.ts';
 import { resetSums } from './core-load.ts';
 import { targetsOf, type Scored } from './core-weigh.ts';
-import { growthTokens } from './core-working-set.ts';
+import { growthTokens, noteAdmitted, type Room } from './core-working-set.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 
 type Unsequenced = RouterMessage extends infer M
@@ -35,13 +35,14 @@ type Unsequenced = RouterMessage extends infer M
 export function openAttempt(
   state: RegionalState,
   request: RequestState,
-  chosen: { scored: Scored; decision: Decision },
+  chosen: { scored: Scored; decision: Decision; room: Room | null },
 ): void {
-  const { scored } = chosen;
+  const { scored, room } = chosen;
   const { target } = scored;
   request.attempts += 1;
   const deadlines = deadlinesOf(state, request, scored);
-  const lease = newLease(state, request, { scored, deadlines });
+  const lease = newLease(state, request, { scored, deadlines, room });
+  noteAdmitted(state, scored, room);
   state.leases.set(lease.id, lease);
   request.lease = lease;
   target.attempts += 1;
@@ -204,10 +205,11 @@ function recount(target: TargetState, ackedSeq: number): void {
 function newLease(
   state: RegionalState,
   request: RequestState,
-  plan: { scored: Scored; deadlines: Deadlines },
+  plan: { scored: Scored; deadlines: Deadlines; room: Room | null },
 ): LeaseState {
   const { scored, deadlines } = plan;
   const id = leaseIdOf(request.request.id, request.attempts);
+  const unfound = isUnfound(scored.matchedTokens, scored.promptTokens);
   return {
     id,
     request,
@@ -221,7 +223,8 @@ function newLease(
     prefilledMs: state.nowMs + scored.load.waitMs + scored.prefillMs,
     timeoutMs: deadlines.firstTokenTimeoutMs,
     growthTokens: growthTokens(request, scored),
-    unfound: isUnfound(scored.matchedTokens, scored.promptTokens),
+    unfound,
+    moved: unfound && plan.room?.acts !== true,
     byClient: deadlines.byClient,
     extended: false,
     aborting: false,

@@ -8,6 +8,7 @@ import { bare, decide, isLight } from './core-decide.ts';
 import { noteDown } from './core-freshness.ts';
 import { releaseLease } from './core-leases.ts';
 import { finish, forget } from './core-ends.ts';
+import { noteTurn } from './core-working-set.ts';
 import { carryOut } from './core-requests.ts';
 import type {
   Failure,
@@ -31,7 +32,10 @@ export function attemptEnded(
   const usage = result.kind === 'complete' ? result.usage : null;
   releaseLease(state, lease, { outcome: outcomeOf(result), usage });
   noteHealth(state, lease, result);
-  if (usage !== null) learn(request, usage);
+  if (usage !== null) {
+    learn(request, usage);
+    noteTurn(state, lease, usage);
+  }
   request.pool.dirty = true;
   const over = committed || request.gone || !isRetryable(result);
   if (over) forget(state, request);

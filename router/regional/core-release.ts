@@ -6,7 +6,7 @@ import { decide, pendingEtaMs } from './core-decide.ts';
 import { openAttempt } from './core-leases.ts';
 import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
 import { waitsForRoom } from './core-admission.ts';
-import { entersByMs } from './core-working-set.ts';
+import { entersByMs, noteHeld } from './core-working-set.ts';
 import { pressWithinMs } from './core-queued.ts';
 import { finish } from './core-ends.ts';
 import { carryOut } from './core-requests.ts';
@@ -88,9 +88,9 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
     return true;
   }
   const verdict = decide(state, request, { draw: true });
-  if (item.held !== true && waitsForRoom(pool, verdict)) {
-    pool.queue.push({ ...item, held: true }, state.settings.ageCredit);
-    pool.heldPace.started(state.nowMs);
+  if (item.held === undefined && waitsForRoom(pool, verdict)) {
+    const held = noteHeld(state, request);
+    pool.queue.push({ ...item, held }, state.settings.ageCredit);
     return true;
   }
   if (verdict.decision.kind === 'queue') return false;
@@ -100,12 +100,13 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
   }
   pool.queue.release(item.id);
   const { held } = pool.queue;
-  if (item.held === true) pool.heldPace.released(held.requests, state.nowMs);
+  if (item.held !== undefined) pool.heldPace.released(held.requests, state.nowMs);
   else pool.pace.released(pool.queue.size - held.requests, state.nowMs);
-  if (verdict.room?.acts === true && verdict.room.of(verdict.chosen).state === 'aged') {
-    verdict.chosen.target.agedMs = state.nowMs;
-  }
-  openAttempt(state, request, { scored: verdict.chosen, decision: verdict.decision });
+  openAttempt(state, request, {
+    scored: verdict.chosen,
+    decision: verdict.decision,
+    room: verdict.room,
+  });
   return true;
 }
 

@@ -55,7 +55,7 @@ export function enter(
 export function carryOut(state: RegionalState, request: RequestState, verdict: Verdict): void {
   const { decision, chosen } = verdict;
   if (chosen !== null) {
-    openAttempt(state, request, { scored: chosen, decision });
+    openAttempt(state, request, { scored: chosen, decision, room: verdict.room });
   } else if (decision.kind === 'queue') {
     admit(state, request, verdict);
   } else {

@@ -18,6 +18,7 @@ import type { LimitName } from '../../shared/model/limit.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
 import type { LeaseFacts } from '../../shared/protocol/messages.ts';
+import { TurnGaps } from '../../shared/lib/turn-gaps.ts';
 import type { Random } from '../../shared/lib/random.ts';
 import type { Breaker } from '../policy/breaker.ts';
 import type { LinkState } from '../policy/filter.ts';
@@ -25,6 +26,8 @@ import { PrefixIndex } from '../policy/prefix-index.ts';
 import { ReleaseQueue } from '../policy/queue.ts';
 import { RetryBudget } from '../policy/retry-budget.ts';
 import { ReleasePace } from '../policy/shed.ts';
+import { TurnMemory } from '../policy/turn-memory.ts';
+import { WorkingSetControl } from '../policy/working-set-control.ts';
 import { FreshHistory } from '../policy/static-pool.ts';
 import type { PoolConfig, RegionalCoreConfig, RouteRequest, RouterEffect } from './events.ts';
 import { Roster } from './core-roster.ts';
@@ -59,6 +62,13 @@ export interface PoolState {
   readonly pace: ReleasePace;
   /** Of those that waited for KV room. */
   readonly heldPace: ReleasePace;
+  readonly workingSet: {
+    readonly control: WorkingSetControl;
+    readonly turns: TurnMemory;
+    readonly gaps: TurnGaps;
+    /** New conversations that found no room and entered by age, ever. */
+    aged: number;
+  };
   readonly fresh: FreshHistory;
   /** Smoothed over complete answers, tokens. */
   meanOutputTokens: number;
@@ -195,6 +205,8 @@ export interface LeaseState {
   readonly growthTokens: number;
   /** Its target held less than half of its prompt. */
   readonly unfound: boolean;
+  /** Another candidate held more of it: what it does not find here was not evicted. */
+  readonly moved: boolean;
   /** The client's patience set the time-out. */
   readonly byClient: boolean;
   extended: boolean;
@@ -264,6 +276,12 @@ export function newPool(config: PoolConfig): PoolState {
     queue: new ReleaseQueue(),
     pace: new ReleasePace(),
     heldPace: new ReleasePace(),
+    workingSet: {
+      control: new WorkingSetControl(),
+      turns: new TurnMemory(),
+      gaps: new TurnGaps(),
+      aged: 0,
+    },
     fresh: new FreshHistory(),
     meanOutputTokens: FIRST_MEAN_OUTPUT,
     meanPromptTokens: FIRST_MEAN_PROMPT,

@@ -1,10 +1,12 @@
 // Working-set admission: a new conversation goes only where the KV cache has room for it.
 //
-// Only generations count: nothing else comes back for its prefix. A retry has been admitted before.
+// A retry has been admitted before. A conversation that returns after its cache was evicted needs room as a new one
+// does, and more of it: what it takes is taken from others all the same. It goes ahead of new ones.
 
 import type { KvRoom } from '../../shared/model/decision.ts';
+import type { Usage } from '../../shared/protocol/messages.ts';
 import { isUnfound, kvRoom } from '../policy/working-set.ts';
-import type { RegionalState, RequestState, TargetState } from './core-state.ts';
+import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import type { Scored } from './core-weigh.ts';
 
 /** How the candidates of one request stand; `admits` is asked once a candidate, `shown` for explain. */
@@ -20,8 +22,8 @@ export function roomForNew(
   request: RequestState,
   scored: readonly Scored[],
 ): Room | null {
-  const { workingSetBound: bound } = state.settings;
-  if (bound === null || (request.request.work ?? 'generation') !== 'generation') return null;
+  const bound = request.pool.workingSet.control.bound(state.settings);
+  if (bound === null || !isGeneration(request)) return null;
   const fresh =
     request.attempts === 0 &&
     scored.every(({ matchedTokens, promptTokens }) => isUnfound(matchedTokens, promptTokens));
@@ -29,11 +31,48 @@ export function roomForNew(
   const of = (candidate: Scored): KvRoom => {
     const room = roomAt(request, candidate, bound);
     if (!fresh) return { ...room, state: 'continues' };
-    return aged && room.state === 'full' && takesAged(state, candidate.target)
-      ? { ...room, state: 'aged' }
-      : room;
+    const enters = room.state === 'full' && aged && takesAged(state, candidate.target);
+    return enters ? { ...room, state: 'aged' } : room;
   };
   return { acts: fresh, of };
+}
+
+/** What a request is that has to wait for room; its pool is counted as one that held somebody back. */
+export function noteHeld(state: RegionalState, request: RequestState): 'returning' | 'new' {
+  const { workingSet, heldPace } = request.pool;
+  workingSet.control.heldBack();
+  heldPace.started(state.nowMs);
+  const goesOn = request.request.prompts.some(({ turnEnds }) => turnEnds.length > 0);
+  return goesOn ? 'returning' : 'new';
+}
+
+export function noteAdmitted(state: RegionalState, scored: Scored, room: Room | null): void {
+  if (room?.acts !== true || room.of(scored).state !== 'aged') return;
+  scored.target.agedMs = state.nowMs;
+  scored.target.replica.pool.workingSet.aged += 1;
+}
+
+/** A turn is complete: what it found of the one before moves the bound. */
+export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage): void {
+  const { request, moved } = lease;
+  const { prompts, answers = 1 } = request.request;
+  const [prompt] = prompts;
+  if (prompt === undefined || prompts.length > 1 || answers > 1 || !isGeneration(request)) return;
+  const { control, turns, gaps } = request.pool.workingSet;
+  const before = prompt.turnEnds.at(-1);
+  const earlier = before === undefined ? null : turns.take(before);
+  const tokens = usage.promptTokens + usage.completionTokens;
+  turns.remember(prompt.end, { tokens, endedMs: state.nowMs });
+  if (earlier === null) return;
+  const restedMs = request.arrivedMs - earlier.endedMs;
+  gaps.observe(restedMs);
+  const restMs = gaps.tauMs();
+  const { cachedTokens } = usage;
+  if (!moved && cachedTokens !== null && restedMs <= restMs) {
+    control.observe({ found: cachedTokens, could: earlier.tokens });
+  }
+  if (request.pool.queue.held.requests > 0) control.heldBack();
+  control.step(state.settings, { nowMs: state.nowMs, restMs });
 }
 
 /** From then on it goes wherever there is a place, room or not. */
@@ -54,6 +93,11 @@ export function growthTokens(request: RequestState, scored: Scored): number {
 function takesAged(state: RegionalState, target: TargetState): boolean {
   const routers = target.report?.routers ?? 1;
   return state.nowMs - target.agedMs >= routers * state.settings.newConversationWaitMs;
+}
+
+/** Nothing else comes back for its prefix. */
+function isGeneration({ request }: RequestState): boolean {
+  return (request.work ?? 'generation') === 'generation';
 }
 
 function roomAt(request: RequestState, scored: Scored, bound: number): KvRoom {
