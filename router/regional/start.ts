@@ -5,7 +5,8 @@ import { createChainHasher } from '../../shared/lib/chain-hash.ts';
 import type { RouterId } from '../../shared/model/ids.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import { createHttpPools } from '../../shared/runtime/http-pool.ts';
-import { createMetrics } from '../../shared/runtime/metrics.ts';
+import type { ConnectionSource } from '../../shared/runtime/handed-connections.ts';
+import { createMetrics, type Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
@@ -26,7 +27,7 @@ import {
 import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
 import type { RouterOptions, RouterReloadable } from './options.ts';
 import { coreConfig, RegionalShell } from './shell.ts';
-import { readinessOf, type RouterStatus } from './status.ts';
+import { readinessOf, type Readiness, type RouterStatus } from './status.ts';
 import { RegionalTls, type ListenerName } from './tls.ts';
 
 export interface DrainOptions {
@@ -40,6 +41,11 @@ export interface RunningRouter {
   readonly clientsPort: number;
   readonly linksPort: number;
   readonly adminPort: number | null;
+  readiness(): Readiness;
+  /** What would be decided for a request. Throws `FleetError`. */
+  explain(asked: Explainable): object;
+  /** Out of its balancer, or back. False where it is too late for it. */
+  mark(on: boolean): boolean;
   /** Swaps pools, settings and limits at once. */
   reload(reloadable: RouterReloadable): void;
   status(): RouterStatus;
@@ -47,6 +53,16 @@ export interface RunningRouter {
   drain(options?: DrainOptions): Promise<void>;
   /** Ends what is open with an error, then closes everything. */
   close(): Promise<void>;
+}
+
+/** What a router has from its parent where it is one of several workers. */
+export interface WorkerPart {
+  /** The connections of clients, which the parent accepts. */
+  readonly source: ConnectionSource;
+  /** What it measures goes to the parent, which answers operators. */
+  readonly metrics: Metrics<MetricName>;
+  /** Link ports of all workers, in their order. */
+  readonly linkPorts: () => readonly number[];
 }
 
 const DRAIN_DEFAULTS: DrainOptions = { acceptMs: 0, drainMs: 900_000 };
@@ -58,8 +74,10 @@ const CONNECT_CEILING_MS = 10_000;
 export async function startRegionalRouter(
   options: RouterOptions,
   runtime: RoleRuntime,
+  worker: WorkerPart | null = null,
 ): Promise<RunningRouter> {
-  const router = new RegionalRouter(options, runtime, new Canonicaliser(await createChainHasher()));
+  const canonicaliser = new Canonicaliser(await createChainHasher());
+  const router = new RegionalRouter(options, runtime, { canonicaliser, worker });
   try {
     await router.listen();
   } catch (error) {
@@ -77,7 +95,8 @@ class RegionalRouter implements RunningRouter {
   private readonly runtime: RoleRuntime;
   private readonly core: RegionalCore;
   private readonly shell: RegionalShell;
-  private readonly metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
+  private readonly metrics: Metrics<MetricName>;
+  private readonly worker: WorkerPart | null;
   private readonly pools: ReturnType<typeof createHttpPools>;
   private readonly tls: RegionalTls;
   private readonly keys: ClientKeys;
@@ -90,10 +109,16 @@ class RegionalRouter implements RunningRouter {
   /** It does not come back. */
   private ending = false;
 
-  constructor(options: RouterOptions, outer: RoleRuntime, canonicaliser: Canonicaliser) {
+  constructor(
+    options: RouterOptions,
+    outer: RoleRuntime,
+    { canonicaliser, worker }: { canonicaliser: Canonicaliser; worker: WorkerPart | null },
+  ) {
     const runtime = { ...outer, log: outer.log.child({ region: options.region }) };
     const { clock, random, timers } = runtime;
     this.options = options;
+    this.worker = worker;
+    this.metrics = worker?.metrics ?? createMetrics<MetricName>(METRICS_PREFIX, METRICS);
     this.runtime = runtime;
     this.startedMs = clock.nowMs();
     this.pools = createHttpPools(
@@ -110,25 +135,32 @@ class RegionalRouter implements RunningRouter {
       wallMs: () => clock.wallMs(),
     });
     const { core, metrics, pools, tls } = this;
-    this.shell = new RegionalShell({ core, options, runtime, metrics, pools, tls, canonicaliser });
+    const workerPorts = worker?.linkPorts;
+    this.shell = new RegionalShell({
+      ...{ core, options, runtime, metrics, pools, tls, canonicaliser, workerPorts },
+    });
     metrics.set('build_info', 1, { version: VERSION, region: options.region });
     this.stopTidying = timers.every(TIDY_INTERVAL_MS, () => pools.retain(this.usedOrigins()));
   }
 
   async listen(): Promise<void> {
     const { options, shell } = this;
+    const client = clientRoutes(shell.requests, () =>
+      servedModels(this.coreStatus().pools, shell.reloadable.pools),
+    );
+    this.linksPort = await shell.listen();
+    if (this.worker !== null) {
+      this.clientsPort = await this.listenOn('clients', client);
+      return;
+    }
     const admin = adminRoutes({
       metrics: this.metrics,
       budget: shell.requests.budget,
       bounds: () => shell.reloadable.limits,
       status: () => this.status(),
-      readiness: () => readinessOf(this.coreStatus(), this.leaving),
+      readiness: () => this.readiness(),
       explain: (asked) => this.explain(asked),
     });
-    const client = clientRoutes(shell.requests, () =>
-      servedModels(this.coreStatus().pools, shell.reloadable.pools),
-    );
-    this.linksPort = await shell.listen();
     if (options.admin !== null) {
       const drain = drainRoutes({
         state: () => this.drainState(),
@@ -211,8 +243,11 @@ class RegionalRouter implements RunningRouter {
     return this.leavingSinceMs !== null;
   }
 
-  /** Out of its balancer, or back. */
-  private mark(on: boolean): boolean {
+  readiness(): Readiness {
+    return readinessOf(this.coreStatus(), this.leaving);
+  }
+
+  mark(on: boolean): boolean {
     if (!on && this.ending) return false;
     if (on === this.leaving) return true;
     this.leavingSinceMs = on ? this.runtime.clock.nowMs() : null;
@@ -246,6 +281,7 @@ class RegionalRouter implements RunningRouter {
     const tls = this.tls.listener(name);
     const listener = await startHttpListener({
       listen,
+      source: name === 'clients' ? this.worker?.source : undefined,
       tls,
       handshakeFailed: this.tls.failedAt(name),
       door: openDoor({

@@ -21,6 +21,35 @@ export interface RouterStatus extends RegionalStatus {
   readonly connections: Readonly<Record<string, number>>;
   /** Totals of the link listener since the start; null before it listens. */
   readonly linkTotals: LinkServerStats | null;
+  /** The processes that the router consists of; absent where it is one. All else is then theirs together. */
+  readonly workers?: readonly WorkerStatus[];
+}
+
+export interface WorkerStatus {
+  /** From 1 on. */
+  readonly number: number;
+  /** Null while there is none. */
+  readonly pid: number | null;
+  readonly state: 'starting' | 'up' | 'leaving' | 'down';
+  readonly ready: boolean;
+  readonly linksPort: number;
+  /** Its own; null: it has not said. */
+  readonly links: number | null;
+  readonly openRequests: number | null;
+  /** Connections of clients that it has been handed and not ended. */
+  readonly connections: number;
+  /** Times that it ended without being told. */
+  readonly deaths: number;
+  /** It did not say in time: what it said before counts. */
+  readonly silent: boolean;
+  /** What of the limits is its share. */
+  readonly limits: {
+    readonly bodyBytesMax: number;
+    readonly openRequests: number;
+    readonly queueMaxRequests: number;
+    readonly queueMaxBytes: number;
+    readonly prefixIndexBytes: number;
+  };
 }
 
 export interface Readiness {
@@ -63,9 +92,23 @@ export function statusText(status: RouterStatus): string {
     `${router.software}, region ${router.region}: ${state}, up ${router.upForS} s, ` +
       `${status.links} links, ${status.openRequests} open requests`,
   ];
+  for (const worker of status.workers ?? []) lines.push(workerLine(worker));
   if (status.config !== null) lines.push(...configLines(status.config));
   for (const pool of status.pools) lines.push('', ...poolLines(pool));
   return `${lines.join('\n')}\n`;
+}
+
+function workerLine(worker: WorkerStatus): string {
+  const { number, pid, state, ready, links, openRequests, deaths, silent } = worker;
+  const says = [
+    `${state}${state === 'up' && !ready ? ', not ready' : ''}`,
+    `${links ?? '?'} links`,
+    `${openRequests ?? '?'} open requests`,
+    `${worker.connections} connections`,
+    ...(deaths === 0 ? [] : [`died ${deaths} times`]),
+    ...(silent ? ['does not answer'] : []),
+  ];
+  return `worker ${number} (${pid ?? 'no process'}): ${says.join(', ')}`;
 }
 
 /** Only what somebody has to do something about. */

@@ -1,28 +1,20 @@
 // What the parent and a worker say to each other, over the channel that Node opens between a process and its child. Both
 // are of one version: it is the same files that run.
 
-import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { JournalEntry } from '../../../shared/runtime/metrics-journal.ts';
-import type { ConfigView } from '../../../shared/config/state.ts';
+import type { Explainable } from '../explanation.ts';
 import type { MetricName } from '../metrics.ts';
 import type { RouterOptions, RouterReloadable } from '../options.ts';
 import type { Readiness, RouterStatus } from '../status.ts';
-
-/** A request to be explained, its body read. */
-export interface ExplainAsked {
-  readonly headers: IncomingHttpHeaders;
-  /** `?route=`; null: the body tells. */
-  readonly route: string | null;
-  readonly body: Uint8Array;
-}
 
 /** What a worker does and says once. */
 export type Order =
   | { readonly kind: 'start'; readonly start: WorkerStart }
   | { readonly kind: 'status' }
-  | { readonly kind: 'explain'; readonly asked: ExplainAsked }
+  | { readonly kind: 'explain'; readonly asked: Explainable }
   | { readonly kind: 'reload'; readonly reloadable: RouterReloadable }
+  | { readonly kind: 'mark'; readonly on: boolean }
   | { readonly kind: 'drain'; readonly acceptMs: number; readonly drainMs: number }
   | { readonly kind: 'close' };
 
@@ -32,8 +24,10 @@ export interface WorkerStart {
   readonly log: { readonly level: string; readonly readable: boolean };
   /** Its share: `links` with its own port, `clients` with the address where the parent accepts. */
   readonly options: RouterOptions;
+  /** Where the parent accepts its connections. */
   readonly clientsPort: number;
-  readonly config: ConfigView | null;
+  /** The router is out of its balancer. */
+  readonly marked: boolean;
 }
 
 export interface Answers {
@@ -41,6 +35,7 @@ export interface Answers {
   readonly status: RouterStatus;
   readonly explain: object;
   readonly reload: null;
+  readonly mark: null;
   readonly drain: null;
   readonly close: null;
 }
@@ -49,21 +44,23 @@ export type ToWorker =
   | { readonly kind: 'order'; readonly id: number; readonly order: Order }
   /** Comes with a connection. */
   | { readonly kind: 'connection' }
+  /** Comes with a connection, to be answered on it with `PROBE_ANSWER` and closed. */
+  | { readonly kind: 'probe' }
   /** Link ports of all workers, in their order. */
-  | { readonly kind: 'ports'; readonly ports: readonly number[] }
-  | { readonly kind: 'config'; readonly view: ConfigView };
+  | { readonly kind: 'ports'; readonly ports: readonly number[] };
+
+export const PROBE_ANSWER = 'here';
 
 /** What a worker is, said several times a second. */
 export interface Beat {
   readonly readiness: Readiness;
   readonly links: number;
   readonly openRequests: number;
-  readonly leases: number;
 }
 
 export interface Failure {
   readonly message: string;
-  /** A failure that the parent's caller knows how to word: of a `FleetError`. */
+  /** Of a `FleetError`; null: of the system, or a bug. */
   readonly code: ErrorCode | null;
   readonly param: string | null;
   /** Of the system, where it refused to listen. */

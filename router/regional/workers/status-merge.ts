@@ -1,0 +1,184 @@
+// One status out of those of several workers: each is a whole router that knows every replica, so what they know of the
+// same thing is put together by what it is.
+//
+//   own work        leases, queues, bodies, connections, what was sent since the last report: of one worker each, summed
+//   own totals      attempts, oddities of links: summed, those of workers that are gone included, so that none falls
+//   the replica's   one report, which reached each worker at another moment: that of the worker that heard last
+//   own judgement   full, breaker, pause, wait: the worst that any of them has
+//   links           agents: the least that any worker has, since who lacks one knows less than the others
+//   index           memory, which each of them uses: summed
+
+import type { LinkServerStats } from '../../../shared/runtime/link-server.ts';
+import type { PoolStatus, ReplicaStatus, TargetStatus } from '../core.ts';
+import type { RouterStatus } from '../status.ts';
+
+/** What a status of several workers has of theirs; the rest is the parent's own. */
+export type WorkerFacts = Omit<RouterStatus, 'router' | 'ready' | 'config' | 'workers'>;
+
+export function mergeStatuses(all: readonly RouterStatus[], gone: GoneTotals): WorkerFacts {
+  const sum = sumOver(all);
+  return {
+    pools: byName(all.map(({ pools }) => pools)).map((pools) => mergePools(pools, gone)),
+    links: all.length === 0 ? 0 : Math.min(...all.map(({ links }) => links)),
+    openRequests: sum((each) => each.openRequests),
+    leases: sum((each) => each.leases),
+    draining: all.length > 0 && all.every(({ draining }) => draining),
+    index: {
+      bytes: sum(({ index }) => index.bytes),
+      chunks: sum(({ index }) => index.chunks),
+      evictions: sum(({ index }) => index.evictions),
+    },
+    bodyBytes: sum((each) => each.bodyBytes),
+    connections: sumByName(all.map(({ connections }) => connections)),
+    linkTotals: addTotals([gone.linkTotals, ...all.map(({ linkTotals }) => linkTotals)]),
+  };
+}
+
+/** What workers that are gone had counted. A replica's count leaves with it. */
+export class GoneTotals {
+  readonly #attempts = new Map<string, number>();
+  #linkTotals: LinkServerStats | null = null;
+
+  get linkTotals(): LinkServerStats | null {
+    return this.#linkTotals;
+  }
+
+  attempts(pool: string, replica: string, rank: number): number {
+    return this.#attempts.get(`${pool} ${replica} ${rank}`) ?? 0;
+  }
+
+  /** The last status of a worker that has ended. */
+  add({ pools, linkTotals }: RouterStatus): void {
+    this.#linkTotals = addTotals([this.#linkTotals, linkTotals]);
+    for (const { id, replicas } of pools) {
+      for (const replica of replicas) {
+        for (const { rank, attempts } of replica.targets) {
+          const key = `${id} ${replica.id} ${rank}`;
+          this.#attempts.set(key, attempts + (this.#attempts.get(key) ?? 0));
+        }
+      }
+    }
+  }
+
+  /** Forgets replicas that no worker knows any more. */
+  retain(pools: readonly PoolStatus[]): void {
+    const known = new Set(
+      pools.flatMap(({ id, replicas }) =>
+        replicas.flatMap((replica) =>
+          replica.targets.map(({ rank }) => `${id} ${replica.id} ${rank}`),
+        ),
+      ),
+    );
+    for (const key of this.#attempts.keys()) if (!known.has(key)) this.#attempts.delete(key);
+  }
+}
+
+function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
+  const [first] = pools;
+  const sum = sumOver(pools);
+  const ages = pools.flatMap(({ queue }) => queue.oldestMs ?? []);
+  return {
+    ...first,
+    models: [...new Set(pools.flatMap(({ models }) => models))],
+    replicas: byName(pools.map(({ replicas }) => replicas)).map((replicas) =>
+      mergeReplicas(replicas, (rank) => gone.attempts(first.id, replicas[0].id, rank)),
+    ),
+    ready: Math.max(...pools.map(({ ready }) => ready)),
+    queue: {
+      requests: sum(({ queue }) => queue.requests),
+      bytes: sum(({ queue }) => queue.bytes),
+      prefillMs: sum(({ queue }) => queue.prefillMs),
+      oldestMs: ages.length === 0 ? null : Math.max(...ages),
+    },
+  };
+}
+
+function mergeReplicas(
+  replicas: Some<ReplicaStatus>,
+  goneAttempts: (rank: number) => number,
+): ReplicaStatus {
+  const ranks = Math.max(...replicas.map(({ targets }) => targets.length));
+  const targets = Array.from({ length: ranks }, (_, rank) =>
+    some(replicas.flatMap((replica) => replica.targets.filter((each) => each.rank === rank))),
+  );
+  return {
+    ...freshest(replicas, (replica) => reportAge(replica)),
+    connected: replicas.some(({ connected }) => connected),
+    down: replicas.every(({ down }) => down),
+    targets: targets.flatMap((each) =>
+      each === null ? [] : [mergeTargets(each, goneAttempts(each[0].rank))],
+    ),
+  };
+}
+
+function mergeTargets(targets: Some<TargetStatus>, goneAttempts: number): TargetStatus {
+  const sum = sumOver(targets);
+  const pauses = targets.flatMap(({ pausedForMs }) => pausedForMs ?? []);
+  return {
+    ...freshest(targets, ({ reportAgeMs }) => reportAgeMs),
+    used: targets.some(({ used }) => used),
+    leases: sum(({ leases }) => leases),
+    attempts: goneAttempts + sum(({ attempts }) => attempts),
+    unacked: {
+      requests: sum(({ unacked }) => unacked.requests),
+      uncachedTokens: sum(({ unacked }) => unacked.uncachedTokens),
+      prefillMs: sum(({ unacked }) => unacked.prefillMs),
+    },
+    waitMs: Math.max(...targets.map(({ waitMs }) => waitMs)),
+    full: targets.some(({ full }) => full),
+    breaker: (['open', 'half_open'] as const).find((state) =>
+      targets.some(({ breaker }) => breaker === state),
+    ) ?? 'closed',
+    pausedForMs: pauses.length === 0 ? null : Math.max(...pauses),
+  };
+}
+
+function reportAge({ targets }: ReplicaStatus): number | null {
+  const ages = targets.flatMap(({ reportAgeMs }) => reportAgeMs ?? []);
+  return ages.length === 0 ? null : Math.min(...ages);
+}
+
+/** The one that has heard last; the first where none has. */
+function freshest<T>(all: Some<T>, ageMs: (each: T) => number | null): T {
+  return all.reduce((best, each) =>
+    (ageMs(each) ?? Infinity) < (ageMs(best) ?? Infinity) ? each : best,
+  );
+}
+
+// ── lists ────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Some<T> = readonly [T, ...T[]];
+
+function some<T>(list: readonly T[]): Some<T> | null {
+  const [first, ...rest] = list;
+  return first === undefined ? null : [first, ...rest];
+}
+
+/** What has the same id in several lists, together, in the order in which it is first named. */
+function byName<T extends { readonly id: string }>(lists: readonly (readonly T[])[]): Some<T>[] {
+  const named = new Map<string, [T, ...T[]]>();
+  for (const each of lists.flat()) {
+    const before = named.get(each.id);
+    if (before === undefined) named.set(each.id, [each]);
+    else before.push(each);
+  }
+  return [...named.values()];
+}
+
+function sumOver<T>(all: readonly T[]): (read: (each: T) => number) => number {
+  return (read) => all.reduce((total, each) => total + read(each), 0);
+}
+
+function sumByName(all: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const total: Record<string, number> = {};
+  for (const each of all) {
+    for (const [name, value] of Object.entries(each)) total[name] = (total[name] ?? 0) + value;
+  }
+  return total;
+}
+
+function addTotals(all: readonly (LinkServerStats | null)[]): LinkServerStats | null {
+  const known = all.filter((each) => each !== null);
+  return known.length === 0 ? null : (sumByName(known.map((each) => ({ ...each }))) as never);
+}
+
