@@ -53,6 +53,10 @@ const STREAMS: Record<string, Buffer> = {
     ':\n\n:\n\ndata: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n' +
       'data: {"error":"Request failed during generation: x","error_type":"generation"}\n\ndata: [DONE]\n\n',
   ),
+  'a byte order mark, ids and times': Buffer.from(
+    '\ufeffdata: {"choices":[{"delta":{"content":"a"}}]}\n\n' +
+      'id: 1\nretry: 5\ndata: {"choices":[{"delta":{"content":"\ufeffb"}}]}\n\ndata: [DONE]\n\n',
+  ),
   'CRLF, comments, no space': Buffer.from(
     ': hi\r\n\r\ndata:{"choices":[{"delta":{"content":"é"}}]}\r\n\r\n:\n\ndata: [DONE]\r\n\r\n',
   ),
@@ -199,5 +203,39 @@ describe('the event scan', () => {
         );
       }),
     );
+  });
+
+  test('a byte order mark before the first event is no part of it', () => {
+    const events = 'data: {"choices":[{}]}\n\ndata: [DONE]\n\n';
+    expect(run([Buffer.from(`\ufeff${events}`)], true).text).toBe(events);
+    // One that comes twice is a field of that name, which nobody knows.
+    expect(run([Buffer.from(`\ufeff\ufeff${events}`)], true).text).toBe('data: [DONE]\n\n');
+  });
+
+  test('what was passed stays as it was while more comes', () => {
+    const event = (k: number) => `data: {"choices":[{"text":"${k}"}]}\n\n`;
+    const bytes = Buffer.from(Array.from({ length: 200 }, (_, k) => event(k)).join(''));
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 90 }), (size) => {
+        const scan = new EventScan(true, 1_024);
+        const passed: Buffer[] = [];
+        for (let at = 0; at < bytes.length; at += size) {
+          // As from a socket: each piece in a buffer of its own.
+          passed.push(...scan.push(Buffer.from(bytes.subarray(at, at + size))).forward);
+        }
+        expect(Buffer.concat(passed).equals(bytes)).toBe(true);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  test('an event of 1 MiB that comes byte by byte costs its length, not the square of it', () => {
+    const scan = new EventScan(true, 2 * 1_048_576);
+    const event = Buffer.from(`data: {"choices":[],"x":"${'y'.repeat(1_048_576)}"}\n\n`);
+    let passed = 0;
+    for (let at = 0; at < event.length; at += 1) {
+      for (const each of scan.push(event.subarray(at, at + 1)).forward) passed += each.length;
+    }
+    expect(passed).toBe(event.length);
   });
 });

@@ -10,6 +10,7 @@
 
 import type { Usage } from '../../shared/protocol/messages.ts';
 import { isObject } from './canonical.ts';
+import { EventTail } from './event-tail.ts';
 import { StreamOpening } from './stream-opening.ts';
 import { usageOf } from './usage.ts';
 
@@ -44,12 +45,18 @@ const USAGE_WORD = Buffer.from('"usage"');
 const DATA_FIELD = Buffer.from('data');
 const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
 const DONE = '[DONE]';
+/** What may stand before a stream's first event, and is no part of it. */
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
 export class EventScan {
   /** `[DONE]` has come. */
   done = false;
   usage: Usage | null = null;
-  private tail: Buffer | null = null;
+  private readonly tail = new EventTail();
+  /** Of the event that is being looked for; it goes on where it stopped, however small the pieces are. */
+  private cursor = startOfEvent();
+  /** The stream's first bytes, while they may be a byte order mark; null when that is known. */
+  private lead: Buffer | null = Buffer.alloc(0);
   private ended = false;
   private readonly opening = new StreamOpening();
   /** The last event that named usage beside choices, parsed only when no usage chunk comes. */
@@ -68,11 +75,12 @@ export class EventScan {
     const forward: Buffer[] = [];
     let dataEvents = 0;
     if (this.ended) return { forward, dataEvents, fault: null };
-    const bytes = this.tail === null ? piece : Buffer.concat([this.tail, piece]);
+    const bytes = this.tail.with(this.unmarked(piece));
     let start = 0;
     for (;;) {
-      const end = eventEnd(bytes, start);
+      const end = eventEnd(bytes, start, this.cursor);
       if (end < 0) break;
+      this.cursor = startOfEvent();
       const event = bytes.subarray(start, end);
       start = end;
       const verdict = this.judge(event);
@@ -82,8 +90,8 @@ export class EventScan {
       if (verdict === 'data' || verdict === 'done') append(forward, event);
       if (typeof verdict === 'object') return this.fail(forward, dataEvents, verdict);
     }
-    this.tail = start === bytes.length ? null : bytes.subarray(start);
-    if (this.tail !== null && this.tail.length > this.maxEventBytes) {
+    this.tail.keep(bytes, start);
+    if (this.tail.length > this.maxEventBytes) {
       return this.fail(forward, dataEvents, { kind: 'too_large' });
     }
     return { forward, dataEvents, fault: null };
@@ -94,15 +102,25 @@ export class EventScan {
    * `[DONE]` that lacks only its blank line: that one is returned, completed.
    */
   finish(): Buffer | null {
-    const last = this.tail;
-    this.tail = null;
-    if (last !== null && !this.done && last.length < 32 && dataOf(last) === DONE) {
+    const last = this.tail.with(Buffer.alloc(0));
+    this.tail.clear();
+    if (!this.done && last.length < 32 && dataOf(last) === DONE) {
       this.done = true;
       this.readLastUsage();
       return Buffer.from(`data: ${DONE}\n\n`);
     }
     this.readLastUsage();
     return null;
+  }
+
+  private unmarked(piece: Buffer): Buffer {
+    if (this.lead === null) return piece;
+    const first = this.lead.length === 0 ? piece : Buffer.concat([this.lead, piece]);
+    const seen = Math.min(first.length, BYTE_ORDER_MARK.length);
+    const marked = first.compare(BYTE_ORDER_MARK, 0, seen, 0, seen) === 0;
+    this.lead = marked && seen < BYTE_ORDER_MARK.length ? first : null;
+    if (this.lead !== null) return Buffer.alloc(0);
+    return marked ? first.subarray(seen) : first;
   }
 
   /** The number of events that were held until now. */
@@ -121,7 +139,7 @@ export class EventScan {
 
   private fail(forward: Buffer[], dataEvents: number, fault: StreamFault): ScanResult {
     this.ended = true;
-    this.tail = null;
+    this.tail.clear();
     return { forward, dataEvents, fault };
   }
 
@@ -152,16 +170,31 @@ export class EventScan {
   }
 }
 
-/** One past the blank line that ends the event beginning at `start`; -1 while it has not come. */
-function eventEnd(bytes: Buffer, start: number): number {
-  let lineStart = start;
+/** Where the search for an event's end stands, from the event's first byte. */
+interface Cursor {
+  lineStart: number;
+  from: number;
+}
+
+function startOfEvent(): Cursor {
+  return { lineStart: 0, from: 0 };
+}
+
+/**
+ * One past the blank line that ends the event beginning at `start`; -1 while it has not come, and then `cursor` says
+ * where to go on when there is more.
+ */
+function eventEnd(bytes: Buffer, start: number, cursor: Cursor): number {
   for (;;) {
-    const lineEnd = nextLineEnd(bytes, lineStart);
-    if (lineEnd < 0) return -1;
-    const next = afterLineEnd(bytes, lineEnd);
-    if (next < 0) return -1;
-    if (lineEnd === lineStart) return next;
-    lineStart = next;
+    const lineEnd = nextLineEnd(bytes, start + cursor.from);
+    const next = lineEnd < 0 ? -1 : afterLineEnd(bytes, lineEnd);
+    if (next < 0) {
+      cursor.from = (lineEnd < 0 ? bytes.length : lineEnd) - start;
+      return -1;
+    }
+    if (lineEnd === start + cursor.lineStart) return next;
+    cursor.lineStart = next - start;
+    cursor.from = cursor.lineStart;
   }
 }
 

@@ -7,6 +7,7 @@ import type { Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
+import { BytePieces } from './byte-pieces.ts';
 import type { BodyHold } from './body-budget.ts';
 
 const JSON_TYPES = /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i;
@@ -106,7 +107,7 @@ async function collect(
   request: IncomingMessage,
   { hold, bounds }: Taking,
 ): Promise<Buffer> {
-  const pieces: Buffer[] = [];
+  const pieces = new BytePieces();
   let encodedBytes = 0;
   let bytes = 0;
   if (source !== request) request.on('data', (piece: Buffer) => (encodedBytes += piece.length));
@@ -121,13 +122,12 @@ async function collect(
       if (limit !== null) {
         throw new LimitError(limit, 'saturated', 'The router holds too many request bodies.');
       }
-      pieces.push(piece as Buffer);
+      pieces.add(piece as Buffer);
     }
   } catch (error) {
     throw error instanceof FleetError ? error : readFailure(error, source, request);
   }
-  const only = pieces[0];
-  return pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces);
+  return pieces.take();
 }
 
 /** Whose fault it is that the body did not come to its end. */

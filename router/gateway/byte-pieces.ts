@@ -1,0 +1,56 @@
+// Bytes that come in pieces of any size and are wanted as one. Small pieces are copied into blocks: a body sent one byte
+// a chunk would otherwise cost a hundred times its size in buffers that each hold one of them.
+
+/** A smaller piece is copied, bytes. */
+const COPIED_BELOW = 4 * 1024;
+const BLOCK_BYTES = 16 * 1024;
+
+export class BytePieces {
+  private readonly whole: Buffer[] = [];
+  private block: Buffer | null = null;
+  private used = 0;
+  private total = 0;
+
+  get length(): number {
+    return this.total;
+  }
+
+  /** Buffers that are held: at most one for each `COPIED_BELOW` bytes, and one more. */
+  get buffers(): number {
+    return this.whole.length + (this.block === null ? 0 : 1);
+  }
+
+  add(piece: Buffer): void {
+    this.total += piece.length;
+    if (piece.length >= COPIED_BELOW) {
+      this.closeBlock();
+      this.whole.push(piece);
+      return;
+    }
+    if (this.block !== null && this.used + piece.length > this.block.length) this.closeBlock();
+    this.block ??= Buffer.allocUnsafeSlow(BLOCK_BYTES);
+    this.used += piece.copy(this.block, this.used);
+  }
+
+  /** All of it in one piece; nothing stays. */
+  take(): Buffer {
+    this.closeBlock();
+    const [first, ...more] = this.whole.splice(0);
+    this.total = 0;
+    if (first === undefined) return Buffer.alloc(0);
+    return more.length === 0 ? first : Buffer.concat([first, ...more]);
+  }
+
+  clear(): void {
+    this.whole.length = 0;
+    this.block = null;
+    this.used = 0;
+    this.total = 0;
+  }
+
+  private closeBlock(): void {
+    if (this.block !== null && this.used > 0) this.whole.push(this.block.subarray(0, this.used));
+    this.block = null;
+    this.used = 0;
+  }
+}
