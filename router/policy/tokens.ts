@@ -34,29 +34,107 @@ export type TokenFigures = Pick<
   'bytesPerToken' | 'partTokens' | 'blockTokens' | 'kappa'
 >;
 
+/** Those figures as the arithmetic takes them, with what stands for unknown ones. */
+export interface TokenView {
+  bytesPerToken: number;
+  /** Of all non-text parts of the prompt together. */
+  partTokens: number;
+  blockTokens: number;
+  kappa: number;
+}
+
 export function promptTokens(
   chain: PromptChain,
   match: PrefixMatch | null,
   figures: TokenFigures | null,
 ): PromptTokens {
-  const perToken = bytesPerToken(chain, figures);
-  const parts = partTokens(chain, figures);
-  const exact = Object.keys(chain.parts).length === 0 ? (match?.leaf?.promptTokens ?? null) : null;
-  const estimated =
-    chain.tokenIds ??
-    (exact === null
-      ? chain.bytes / perToken
-      : exact + (chain.bytes - (match?.leafOffset ?? 0)) / perToken) + parts;
-  const matchedRaw = match === null ? 0 : matchedTokens(chain, match, { perToken, parts });
-  const prompt = Math.max(1, Math.round(estimated));
-  const matched = Math.min(prompt - 1, Math.floor(matchedRaw));
-  const cached = cachedTokens(matched, figures);
-  return {
-    prompt,
-    matched,
-    cached: Math.min(cached, prompt - 1),
-    uncached: Math.max(1, prompt - cached),
-  };
+  const meter = new PromptMeter(chain);
+  meter.read(meter.viewOf(figures), match?.chunks ?? 0, match);
+  const { prompt, matched, cached, uncached } = meter;
+  return { prompt, matched, cached, uncached };
+}
+
+/** One prompt, measured for many targets: what `read` found last is in its fields. */
+export class PromptMeter implements PromptTokens {
+  prompt = 0;
+  matched = 0;
+  cached = 0;
+  uncached = 0;
+  readonly #chain: PromptChain;
+  readonly #parts: readonly (readonly [kind: string, count: number])[];
+  /** Where the prompt came as token ids; null where its targets' own figure counts. */
+  readonly #bytesPerToken: number | null;
+
+  constructor(chain: PromptChain) {
+    this.#chain = chain;
+    this.#parts = Object.entries(chain.parts);
+    const { tokenIds, bytes } = chain;
+    this.#bytesPerToken = tokenIds === null ? null : Math.max(0.01, bytes / Math.max(1, tokenIds));
+  }
+
+  viewOf(figures: TokenFigures | null): TokenView {
+    return {
+      bytesPerToken: bytesPerToken(figures),
+      partTokens: this.partTokens(figures),
+      blockTokens: blockTokens(figures),
+      kappa: kappaOf(figures),
+    };
+  }
+
+  /** Non-text tokens of the prompt; their number is in its token ids already where it has those. */
+  partTokens(figures: TokenFigures | null): number {
+    if (this.#chain.tokenIds !== null) return 0;
+    let tokens = 0;
+    for (const [kind, count] of this.#parts) {
+      tokens += count * (figures?.partTokens[kind] ?? ASSUMED_PART_TOKENS);
+    }
+    return tokens;
+  }
+
+  /** `found`: the leaf that goes with these chunks; null for none. */
+  read(view: TokenView, chunks: number, found: PrefixMatch | null): void {
+    const { bytes, tokenIds } = this.#chain;
+    const perToken = this.#bytesPerToken ?? view.bytesPerToken;
+    const exact = this.#parts.length === 0 ? (found?.leaf?.promptTokens ?? null) : null;
+    const estimated =
+      tokenIds ??
+      (exact === null ? bytes / perToken : exact + (bytes - (found?.leafOffset ?? 0)) / perToken) +
+        view.partTokens;
+    const prompt = Math.max(1, Math.round(estimated));
+    const matched = Math.min(prompt - 1, Math.floor(this.#matchedTokens(view, chunks, found)));
+    const { blockTokens: block, kappa } = view;
+    const cached = Math.floor(Math.floor(matched / block) * block * kappa);
+    this.prompt = prompt;
+    this.matched = matched;
+    this.cached = Math.min(cached, prompt - 1);
+    this.uncached = Math.max(1, prompt - cached);
+  }
+
+  #matchedTokens(view: TokenView, chunks: number, found: PrefixMatch | null): number {
+    const { bytes } = this.#chain;
+    const perToken = this.#bytesPerToken ?? view.bytesPerToken;
+    const chunkBytes = chunks * CHUNK_BYTES;
+    const leaf = found?.leaf ?? null;
+    if (found === null || leaf === null) {
+      const share = bytes > 0 ? Math.min(1, chunkBytes / bytes) : 0;
+      return chunkBytes / perToken + view.partTokens * share;
+    }
+    const upToLeaf = leaf.promptTokens ?? found.leafOffset / perToken;
+    const beyond = Math.max(0, chunkBytes - found.leafOffset) / perToken;
+    return upToLeaf + Math.max(leaf.answerTokens, beyond);
+  }
+}
+
+export function bytesPerToken(figures: TokenFigures | null): number {
+  return Math.max(0.01, figures?.bytesPerToken?.mean ?? ASSUMED_BYTES_PER_TOKEN);
+}
+
+export function blockTokens(figures: TokenFigures | null): number {
+  return figures?.blockTokens ?? ASSUMED_BLOCK_TOKENS;
+}
+
+export function kappaOf(figures: TokenFigures | null): number {
+  return Math.min(KAPPA_MAX, Math.max(0, figures?.kappa ?? 1));
 }
 
 /** The fewest tokens that the prompt can plausibly have; null where nothing was learned. */
@@ -64,38 +142,4 @@ export function leastPromptTokens(chain: PromptChain, figures: TokenFigures | nu
   if (chain.tokenIds !== null) return chain.tokenIds;
   const learned = figures?.bytesPerToken ?? null;
   return learned === null ? null : chain.bytes / learned.p95;
-}
-
-function matchedTokens(
-  chain: PromptChain,
-  match: PrefixMatch,
-  per: { perToken: number; parts: number },
-): number {
-  const chunkBytes = match.chunks * CHUNK_BYTES;
-  const share = chain.bytes > 0 ? Math.min(1, chunkBytes / chain.bytes) : 0;
-  const byChunks = chunkBytes / per.perToken + per.parts * share;
-  if (match.leaf === null) return byChunks;
-  const upToLeaf = match.leaf.promptTokens ?? match.leafOffset / per.perToken;
-  const beyond = Math.max(0, chunkBytes - match.leafOffset) / per.perToken;
-  return upToLeaf + Math.max(match.leaf.answerTokens, beyond);
-}
-
-function cachedTokens(matched: number, figures: TokenFigures | null): number {
-  const block = figures?.blockTokens ?? ASSUMED_BLOCK_TOKENS;
-  const kappa = Math.min(KAPPA_MAX, Math.max(0, figures?.kappa ?? 1));
-  return Math.floor(Math.floor(matched / block) * block * kappa);
-}
-
-function bytesPerToken(chain: PromptChain, figures: TokenFigures | null): number {
-  if (chain.tokenIds !== null) return Math.max(0.01, chain.bytes / Math.max(1, chain.tokenIds));
-  return Math.max(0.01, figures?.bytesPerToken?.mean ?? ASSUMED_BYTES_PER_TOKEN);
-}
-
-function partTokens(chain: PromptChain, figures: TokenFigures | null): number {
-  if (chain.tokenIds !== null) return 0;
-  let tokens = 0;
-  for (const [kind, count] of Object.entries(chain.parts)) {
-    tokens += count * (figures?.partTokens[kind] ?? ASSUMED_PART_TOKENS);
-  }
-  return tokens;
 }

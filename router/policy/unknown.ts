@@ -16,7 +16,7 @@ export const ASSUMED_CURVE: CostCurve = {
 };
 
 /** Prompt by which curves are ordered, tokens. */
-const TYPICAL_TOKENS = 2_048;
+export const TYPICAL_TOKENS = 2_048;
 
 /** The lower median of the known values; null when none is known. */
 export function medianKnown(values: readonly (number | null)[]): number | null {

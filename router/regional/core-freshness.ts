@@ -42,6 +42,7 @@ export function noteLost(state: RegionalState, replica: ReplicaState): void {
 /** It said goodbye: no candidate from now on. */
 export function noteGone(state: RegionalState, replica: ReplicaState): void {
   replica.gone = true;
+  replica.pool.roster.changed();
   replica.link?.replicas.delete(replica);
   replica.link = null;
   replica.lostMs ??= state.nowMs;

@@ -170,6 +170,7 @@ function adopt(
   replica.url = engine.advertiseUrl;
   replica.agentId = link.agentId;
   replica.gone = false;
+  replica.pool.roster.changed();
   replica.leftMs = null;
   replica.link = link;
   link.replicas.add(replica);

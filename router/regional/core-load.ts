@@ -15,7 +15,7 @@ import {
 } from '../../shared/model/cost-curve.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import { staticConcurrency } from '../policy/static-pool.ts';
-import { ASSUMED_CURVE, medianCurve } from '../policy/unknown.ts';
+import { ASSUMED_CURVE } from '../policy/unknown.ts';
 import type { PoolState, TargetState } from './core-state.ts';
 
 export interface Load {
@@ -37,12 +37,7 @@ export interface CurveChoice {
 
 /** The pool's median curve, for targets that have none. */
 export function poolCurve(pool: PoolState): CurveChoice {
-  const curves: (CostCurve | null)[] = [];
-  for (const replica of pool.replicas) {
-    if (replica.gone) continue;
-    for (const target of replica.targets) curves.push(target.report?.prefillCost ?? null);
-  }
-  const median = medianCurve(curves);
+  const median = pool.roster.medianCurve();
   return median === null
     ? { curve: ASSUMED_CURVE, learned: false }
     : { curve: median, learned: true };

@@ -41,6 +41,7 @@ export function newReplica(
 /** More ranks get targets at once; fewer lose theirs when nothing is under way there. */
 export function setRanks(state: RegionalState, replica: ReplicaState, ranks: number): void {
   const wanted = Math.max(1, Math.min(RANKS_MAX, ranks));
+  replica.pool.roster.changed();
   while (replica.targets.length < wanted) {
     replica.targets.push(newTarget(state, replica, replica.targets.length));
   }
@@ -57,6 +58,7 @@ export function dropReplica(state: RegionalState, replica: ReplicaState): void {
   for (const target of replica.targets) state.index.removeTarget(target.slot);
   replica.link?.replicas.delete(replica);
   replica.pool.replicas.delete(replica);
+  replica.pool.roster.changed();
   state.replicas.delete(replica.id);
 }
 

@@ -1,96 +1,55 @@
 // Every target of a pool as seen by one request: removed, with the reason, or with its costs.
+//
+// A pool may have a thousand targets, and a request looks at each: so the common case reads numbers
+// only (`core-roster.ts`) and writes numbers only (`core-weighing.ts`). Common is a target whose
+// reports come, whose agent has learned its cost curve and says what waits there; the others go the
+// plain way, through the functions that say what is meant. `core-weigh.test.ts` holds both against a
+// version that is plain throughout.
 
-import { addToSums, emptySums, sumsMs, type PrefillSums } from '../../shared/model/cost-curve.ts';
-import type { FilterReason } from '../../shared/model/decision.ts';
-import { costMs } from '../policy/cost.ts';
+import { emptySums, sumsMs } from '../../shared/model/cost-curve.ts';
+import { kthSmallest } from '../../shared/lib/select.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
 import { ejected } from '../policy/breaker.ts';
+import { costMs } from '../policy/cost.ts';
 import { filterTarget } from '../policy/filter.ts';
 import { heldOut, type SlowTarget } from '../policy/slow-third.ts';
-import { leastPromptTokens, promptTokens } from '../policy/tokens.ts';
-import { medianKnown } from '../policy/unknown.ts';
+import { leastPromptTokens, PromptMeter, type TokenView } from '../policy/tokens.ts';
 import {
   curveOf,
   loadOf,
   meanPromptMs,
   poolCurve,
+  runningNow,
   type CurveChoice,
-  type Load,
 } from './core-load.ts';
+import { FIGURE, FIGURES } from './core-roster.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
+import { COLUMN, COLUMNS, type Weighing } from './core-weighing.ts';
+
+export type { Removed, Scored, Weighing } from './core-weighing.ts';
 
 /** Elements of a list prompt that are looked up in the index; the rest count as uncached. */
 const PROMPTS_MATCHED = 64;
 
-export interface Scored {
-  readonly target: TargetState;
-  readonly load: Load;
-  readonly sums: PrefillSums;
-  readonly promptTokens: number;
-  /** What the index alone says. */
-  readonly matchedTokens: number;
-  readonly cachedTokens: number;
-  readonly prefillMs: number;
-  readonly costMs: number;
-  /** The cost curve is learned, the target's own or its pool's. */
-  readonly learned: boolean;
-}
-
-export interface Removed {
-  readonly target: TargetState;
-  readonly reason: FilterReason;
-}
-
-export interface Weighing {
-  readonly scored: Scored[];
-  readonly removed: Removed[];
-}
-
-/** Those that are held out for slowness come in where nobody else has room: slow capacity is capacity. */
+/**
+ * Valid until the next request is weighed. Those that are held out for slowness come in where nobody
+ * else has room: slow capacity is capacity.
+ */
 export function weigh(state: RegionalState, request: RequestState): Weighing {
   const slow = slowOut(request.pool);
-  const first = weighWithout(state, request, slow);
-  const crowded = slow.size > 0 && first.scored.every(({ load }) => load.full);
-  return crowded ? weighWithout(state, request, NOBODY) : first;
+  weighWithout(state, request, slow);
+  if (slow.size > 0 && allFull(state.weighing)) weighWithout(state, request, NOBODY);
+  return state.weighing;
 }
 
-function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut): Weighing {
-  const { kept, removed } = filterPool(state, request, slow);
-  const shares = measurePrompts(state, request, kept);
-  const fallback = lazily(() => poolCurve(request.pool));
-  const common = commonFigures(kept);
-  const scored = kept.map((target, k): Scored => {
-    const share = shares[k] as PromptShare;
-    const { curve, learned } = curveOf(target, fallback);
-    const { settings, nowMs } = state;
-    const load = loadOf(target, { curve, settings, nowMs });
-    const prefillMs = sumsMs(curve, share.sums);
-    const { report } = target;
-    const cost = costMs(
-      {
-        waitMs: load.waitMs,
-        prefillMs,
-        outputTokens: Math.min(
-          request.request.maxTokens ?? Number.POSITIVE_INFINITY,
-          request.pool.meanOutputTokens,
-        ),
-        itlMs: report?.itlMs ?? common.itlMs,
-        itlMinMs: common.itlMinMs,
-        kvUsageRatio: report?.kvUsageRatio ?? common.kvUsageRatio,
-        preemptionsPerMin: report?.preemptionsPerMin ?? null,
-        meanPromptMs: meanPromptMs(curve, request.pool),
-      },
-      settings,
-    );
-    return { target, load, ...share, prefillMs, costMs: cost, learned };
-  });
-  return { scored, removed };
+function allFull(weighing: Weighing): boolean {
+  for (let k = 0; k < weighing.count; k += 1) if (!weighing.full(k)) return false;
+  return true;
 }
 
 /** Targets of a pool whose reports count, whatever the request. */
-export function* targetsOf(pool: PoolState): Generator<TargetState> {
-  for (const replica of pool.replicas) {
-    if (!replica.gone) yield* replica.targets;
-  }
+export function targetsOf(pool: PoolState): readonly TargetState[] {
+  return pool.roster.targets;
 }
 
 /** Fit for users: ready, or slow and not among those of its pool that stay out for it. */
@@ -105,15 +64,16 @@ export const NOBODY: SlowOut = new Set();
 
 /** Those that stay out for slowness now. */
 export function slowOut(pool: PoolState): SlowOut {
-  const slow: SlowTarget<TargetState>[] = [];
-  let members = 0;
+  let slow: SlowTarget<TargetState>[] | null = null;
   for (const target of targetsOf(pool)) {
-    if (!couldServe(target)) continue;
-    members += 1;
-    const { report, key } = target;
-    if (report?.phase !== 'degraded') continue;
-    slow.push({ target, key, slowRatio: report.slowRatio });
+    const { report } = target;
+    if (report?.phase !== 'degraded' || !couldServe(target)) continue;
+    slow ??= [];
+    slow.push({ target, key: target.key, slowRatio: report.slowRatio });
   }
+  if (slow === null) return NOBODY;
+  let members = 0;
+  for (const target of targetsOf(pool)) if (couldServe(target)) members += 1;
   return heldOut(slow, members);
 }
 
@@ -126,110 +86,298 @@ function isSlow(report: TargetState['report']): boolean {
   return report?.phase === 'degraded' && report.degradedFor === 'slow';
 }
 
-interface PromptShare {
-  readonly sums: PrefillSums;
-  promptTokens: number;
-  matchedTokens: number;
-  cachedTokens: number;
+function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut): void {
+  const { weighing } = state;
+  weighing.begin(request);
+  filterPool(state, request, slow);
+  measurePrompts(state, request);
+  weighLoads(state, request);
+  weighCosts(state, request);
 }
 
-function filterPool(
+function filterPool(state: RegionalState, request: RequestState, slow: SlowOut): void {
+  const { weighing, nowMs } = state;
+  const { pool, engineModel, tried } = request;
+  const { targets } = pool.roster;
+  const { figures } = pool.roster;
+  const broken = brokenIn(targets, slow, nowMs);
+  const least = new LeastTokens(request);
+  for (let place = 0; place < targets.length; place += 1) {
+    const target = targets[place] as TargetState;
+    const { replica } = target;
+    pool.roster.read(place, engineModel);
+    const at = place * FIGURES;
+    if (
+      figures[at + FIGURE.serves] === 1 &&
+      replica.state !== 'out' &&
+      !replica.down &&
+      target.pausedUntilMs <= nowMs &&
+      tried.size === 0 &&
+      broken.size === 0 &&
+      slow.size === 0 &&
+      least.fits(figures[at + FIGURE.p95] as number, figures[at + FIGURE.contextLimit] as number)
+    ) {
+      weighing.add(target, place);
+      continue;
+    }
+    const reason = reasonAgainst(state, request, { target, slow, broken });
+    if (reason === null) weighing.add(target, place);
+    else weighing.removed.push({ target, reason });
+  }
+}
+
+/** The plain way: each question by itself, the first that applies is the reason. */
+function reasonAgainst(
   state: RegionalState,
   request: RequestState,
+  seen: { target: TargetState; slow: SlowOut; broken: ReadonlySet<TargetState> },
+): ReturnType<typeof filterTarget> {
+  const { target, slow, broken } = seen;
+  const { report, replica } = target;
+  return filterTarget(
+    {
+      phase: isSlow(report) ? 'ready' : (report?.phase ?? null),
+      models: report?.models ?? [],
+      slow: slow.has(target),
+      link: replica.state,
+      down: replica.down,
+      breakerOpen: broken.has(target),
+      paused: target.pausedUntilMs > state.nowMs,
+      excluded: request.tried.has(target.key),
+      leastPromptTokens: leastTokens(request, report),
+    },
+    request.engineModel,
+  );
+}
+
+/** Breakers that count now. Mostly none is open, and then nobody has to be counted. */
+function brokenIn(
+  targets: readonly TargetState[],
   slow: SlowOut,
-): { kept: TargetState[]; removed: Removed[] } {
-  const { nowMs } = state;
-  const ready: TargetState[] = [];
-  const all: TargetState[] = [];
-  for (const target of targetsOf(request.pool)) {
-    all.push(target);
-    if (isReady(target, slow)) ready.push(target);
-  }
-  const broken = ejected(ready, nowMs);
-  const kept: TargetState[] = [];
-  const removed: Removed[] = [];
-  for (const target of all) {
-    const { report, replica } = target;
-    const reason = filterTarget(
-      {
-        phase: isSlow(report) ? 'ready' : (report?.phase ?? null),
-        models: report?.models ?? [],
-        slow: slow.has(target),
-        link: replica.state,
-        down: replica.down,
-        breakerOpen: broken.has(target),
-        paused: target.pausedUntilMs > nowMs,
-        excluded: request.tried.has(target.key),
-        leastPromptTokens: leastTokens(request, target),
-      },
-      request.engineModel,
-    );
-    if (reason === null) kept.push(target);
-    else removed.push({ target, reason });
-  }
-  return { kept, removed };
+  nowMs: number,
+): ReadonlySet<TargetState> {
+  let some = false;
+  for (const { breaker } of targets) some ||= breaker.blocks(nowMs);
+  if (!some) return NOBODY;
+  return ejected(
+    targets.filter((target) => isReady(target, slow)),
+    nowMs,
+  );
 }
 
 /** Of a list prompt, each element has to fit by itself: the longest decides. */
-function leastTokens(request: RequestState, target: TargetState): number | null {
+function leastTokens({ request }: RequestState, report: ReplicaReport | null): number | null {
   let longest: number | null = null;
-  if (request.request.truncates === true) return null;
-  for (const prompt of request.request.prompts) {
-    const least = leastPromptTokens(prompt, target.report);
+  if (request.truncates === true) return null;
+  for (const prompt of request.prompts) {
+    const least = leastPromptTokens(prompt, report);
     if (least !== null && least > (longest ?? 0)) longest = least;
   }
   return longest;
 }
 
-function measurePrompts(
-  state: RegionalState,
-  request: RequestState,
-  targets: readonly TargetState[],
-): PromptShare[] {
-  const shares = targets.map((): PromptShare => ({
-    sums: emptySums(),
-    promptTokens: 0,
-    matchedTokens: 0,
-    cachedTokens: 0,
-  }));
-  const { prompts } = request.request;
-  for (let p = 0; p < prompts.length; p += 1) {
-    const chain = prompts[p];
-    if (chain === undefined) continue;
-    const depths = p < PROMPTS_MATCHED ? state.index.walk(chain) : null;
-    for (let k = 0; k < targets.length; k += 1) {
-      const target = targets[k] as TargetState;
-      const share = shares[k] as PromptShare;
-      const match =
-        depths === null
-          ? null
-          : state.index.matchAt(target.slot, chain, depths[target.slot] as number);
-      const tokens = promptTokens(chain, match, target.report);
-      addToSums(share.sums, tokens.uncached, tokens.prompt - tokens.uncached);
-      share.promptTokens += tokens.prompt;
-      share.matchedTokens += tokens.matched;
-      share.cachedTokens += tokens.cached;
+/** The same for many targets: the longest text and the longest list of token ids are the same for all. */
+class LeastTokens {
+  #bytes = 0;
+  #tokens = 0;
+
+  constructor({ request }: RequestState) {
+    if (request.truncates === true) return;
+    for (const { bytes, tokenIds } of request.prompts) {
+      if (tokenIds === null) this.#bytes = Math.max(this.#bytes, bytes);
+      else this.#tokens = Math.max(this.#tokens, tokenIds);
     }
   }
-  return shares;
+
+  /** False also where the model is not served, whose limit is -1. */
+  fits(bytesPerTokenP95: number, limit: number): boolean {
+    return limit >= 0 && this.#tokens <= limit && !(this.#bytes / bytesPerTokenP95 > limit);
+  }
+}
+
+function measurePrompts(state: RegionalState, request: RequestState): void {
+  const { prompts } = request.request;
+  for (let p = 0; p < prompts.length; p += 1) measurePrompt(state, request, p);
+}
+
+function measurePrompt(state: RegionalState, request: RequestState, p: number): void {
+  const { index, weighing } = state;
+  const chain = request.request.prompts[p];
+  if (chain === undefined) return;
+  const { values, places, targets } = weighing;
+  const { figures } = request.pool.roster;
+  const meter = new PromptMeter(chain);
+  const parts = Object.keys(chain.parts).length > 0;
+  const view: TokenView = { bytesPerToken: 1, partTokens: 0, blockTokens: 1, kappa: 1 };
+  const depths = p < PROMPTS_MATCHED ? index.walk(chain) : null;
+  for (let k = 0; k < targets.length; k += 1) {
+    const target = targets[k] as TargetState;
+    const from = (places[k] as number) * FIGURES;
+    view.bytesPerToken = figures[from + FIGURE.bytesPerToken] as number;
+    view.blockTokens = figures[from + FIGURE.blockTokens] as number;
+    view.kappa = figures[from + FIGURE.kappa] as number;
+    if (parts) view.partTokens = meter.partTokens(target.report);
+    const chunks = depths === null ? 0 : (depths[target.slot] as number);
+    const found = depths === null ? null : index.leafAt(target.slot, chain, chunks);
+    meter.read(view, chunks, found);
+    const at = k * COLUMNS;
+    addPrompt(values, at, meter);
+  }
+}
+
+function addPrompt(values: Float64Array, at: number, meter: PromptMeter): void {
+  const { uncached } = meter;
+  const cached = meter.prompt - uncached;
+  values[at + COLUMN.uncached] = (values[at + COLUMN.uncached] as number) + uncached;
+  values[at + COLUMN.prompt] = (values[at + COLUMN.prompt] as number) + (cached + uncached);
+  values[at + COLUMN.context] =
+    (values[at + COLUMN.context] as number) + uncached * (cached + uncached / 2);
+  values[at + COLUMN.promptTokens] = (values[at + COLUMN.promptTokens] as number) + meter.prompt;
+  values[at + COLUMN.matchedTokens] = (values[at + COLUMN.matchedTokens] as number) + meter.matched;
+  values[at + COLUMN.cachedTokens] = (values[at + COLUMN.cachedTokens] as number) + meter.cached;
+}
+
+/** ms of prefill by the curve in a target's figures: `sumsMs`, number by number. */
+function figuresMs(
+  figures: Float64Array,
+  from: number,
+  sums: { readonly uncached: number; readonly prompt: number; readonly context: number },
+): number {
+  if (sums.prompt <= 0) return 0;
+  const steps = Math.max(
+    1,
+    Math.ceil(sums.uncached / (figures[from + FIGURE.stepTokens] as number)),
+  );
+  return (
+    (figures[from + FIGURE.baseMs] as number) * steps +
+    (figures[from + FIGURE.frontMsPerToken] as number) * sums.prompt +
+    (figures[from + FIGURE.linearMsPerToken] as number) * sums.uncached +
+    (figures[from + FIGURE.contextMsPerToken2] as number) * sums.context
+  );
+}
+
+/** What waits at each candidate, and its prefill of this request. */
+function weighLoads(state: RegionalState, request: RequestState): void {
+  const { weighing, settings, nowMs } = state;
+  const { figures } = request.pool.roster;
+  const { values, places, targets } = weighing;
+  const fallback = lazily(() => poolCurve(request.pool));
+  const sums = emptySums();
+  const load = { full: false, closed: false, learned: true };
+  for (let k = 0; k < targets.length; k += 1) {
+    const target = targets[k] as TargetState;
+    const at = k * COLUMNS;
+    const from = (places[k] as number) * FIGURES;
+    sums.uncached = values[at + COLUMN.uncached] as number;
+    sums.prompt = values[at + COLUMN.prompt] as number;
+    sums.context = values[at + COLUMN.context] as number;
+    const reported = figures[from + FIGURE.waitingPrefillMs] as number;
+    const base = figures[from + FIGURE.baseMs] as number;
+    if (Number.isNaN(reported) || Number.isNaN(base) || target.replica.lostMs !== null) {
+      const { curve, learned } = curveOf(target, fallback);
+      const plain = loadOf(target, { curve, settings, nowMs });
+      values[at + COLUMN.waitMs] = plain.waitMs;
+      values[at + COLUMN.prefillMs] = sumsMs(curve, sums);
+      weighing.setLoad(k, { full: plain.full, closed: plain.closed, learned });
+      continue;
+    }
+    const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
+    const shrinks = Math.max(0, reported - (nowMs - target.receivedMs));
+    const unacked = figuresMs(figures, from, target.unackedSums);
+    const waitMs = Math.max(shrinks + unacked, slotWaitMs);
+    // No comparison with what is unknown holds.
+    const noSlot =
+      slotsTaken(target, figures, from) >= (figures[from + FIGURE.runningMax] as number);
+    load.full = noSlot || waitMs - settings.holdMs >= 0;
+    load.closed = noSlot && slotWaitMs <= 0;
+    weighing.setLoad(k, load);
+    values[at + COLUMN.waitMs] = waitMs;
+    values[at + COLUMN.prefillMs] = figuresMs(figures, from, sums);
+  }
+}
+
+function slotsTaken(target: TargetState, figures: Float64Array, from: number): number {
+  if (target.unacked.size === 0) return figures[from + FIGURE.running] as number;
+  return runningNow(target) ?? Number.NaN;
+}
+
+function weighCosts(state: RegionalState, request: RequestState): void {
+  const { weighing, settings } = state;
+  const { pool } = request;
+  const { figures } = pool.roster;
+  const { values, places, targets } = weighing;
+  const common = new CommonFigures(weighing, figures);
+  const fallback = lazily(() => poolCurve(pool));
+  const outputTokens = Math.min(
+    request.request.maxTokens ?? Number.POSITIVE_INFINITY,
+    pool.meanOutputTokens,
+  );
+  const input = {
+    waitMs: 0,
+    prefillMs: 0,
+    outputTokens,
+    itlMs: null as number | null,
+    itlMinMs: common.itlMinMs,
+    kvUsageRatio: null as number | null,
+    preemptionsPerMin: 0,
+    meanPromptMs: 0,
+  };
+  for (let k = 0; k < targets.length; k += 1) {
+    const at = k * COLUMNS;
+    const from = (places[k] as number) * FIGURES;
+    const itlMs = figures[from + FIGURE.itlMs] as number;
+    const kvUsage = figures[from + FIGURE.kvUsageRatio] as number;
+    input.waitMs = values[at + COLUMN.waitMs] as number;
+    input.prefillMs = values[at + COLUMN.prefillMs] as number;
+    input.itlMs = Number.isNaN(itlMs) ? common.itlMs : itlMs;
+    input.kvUsageRatio = Number.isNaN(kvUsage) ? common.kvUsageRatio : kvUsage;
+    input.preemptionsPerMin = figures[from + FIGURE.preemptionsPerMin] as number;
+    input.meanPromptMs = 0;
+    if (input.preemptionsPerMin > 0) {
+      const { curve } = curveOf(targets[k] as TargetState, fallback);
+      input.meanPromptMs = meanPromptMs(curve, pool);
+    }
+    values[at + COLUMN.costMs] = costMs(input, settings);
+  }
 }
 
 /** What stands for figures that a target does not report: its candidates' medians. */
-function commonFigures(targets: readonly TargetState[]): {
-  itlMs: number | null;
-  itlMinMs: number | null;
-  kvUsageRatio: number | null;
-} {
-  const itls: (number | null)[] = [];
-  const usages: (number | null)[] = [];
-  let itlMinMs: number | null = null;
-  for (const { report } of targets) {
-    const itlMs = report?.itlMs ?? null;
-    itls.push(itlMs);
-    usages.push(report?.kvUsageRatio ?? null);
-    if (itlMs !== null) itlMinMs = Math.min(itlMinMs ?? itlMs, itlMs);
+class CommonFigures {
+  readonly itlMinMs: number | null;
+  readonly #weighing: Weighing;
+  readonly #figures: Float64Array;
+  #itlMs: number | null | undefined;
+  #kvUsageRatio: number | null | undefined;
+
+  constructor(weighing: Weighing, figures: Float64Array) {
+    this.#weighing = weighing;
+    this.#figures = figures;
+    let least = Number.POSITIVE_INFINITY;
+    for (let k = 0; k < weighing.count; k += 1) {
+      const itlMs = figures[(weighing.places[k] as number) * FIGURES + FIGURE.itlMs] as number;
+      if (itlMs < least) least = itlMs;
+    }
+    this.itlMinMs = least === Number.POSITIVE_INFINITY ? null : least;
   }
-  return { itlMs: medianKnown(itls), itlMinMs, kvUsageRatio: medianKnown(usages) };
+
+  get itlMs(): number | null {
+    return (this.#itlMs ??= this.#median(FIGURE.itlMs));
+  }
+
+  get kvUsageRatio(): number | null {
+    return (this.#kvUsageRatio ??= this.#median(FIGURE.kvUsageRatio));
+  }
+
+  #median(figure: number): number | null {
+    const { count, places } = this.#weighing;
+    const known = new Float64Array(count);
+    let size = 0;
+    for (let k = 0; k < count; k += 1) {
+      const value = this.#figures[(places[k] as number) * FIGURES + figure] as number;
+      if (!Number.isNaN(value)) known[size++] = value;
+    }
+    return size === 0 ? null : kthSmallest(known, size, (size - 1) >> 1);
+  }
 }
 
 function lazily(make: () => CurveChoice): () => CurveChoice {
