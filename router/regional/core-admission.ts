@@ -158,11 +158,7 @@ function expectedWork(
   request: RequestState,
   verdict: Verdict,
 ): { tokens: number; prefillMs: number } {
-  const { scored } = verdict.weighing;
-  let best: { tokens: number; prefillMs: number } | null = null;
-  for (const { prefillMs, sums } of scored) {
-    if (best === null || prefillMs < best.prefillMs) best = { tokens: sums.uncached, prefillMs };
-  }
+  const best = verdict.weighing.leastPrefill();
   if (best !== null) return best;
   let tokens = 0;
   for (const prompt of request.request.prompts) {
@@ -173,14 +169,14 @@ function expectedWork(
 
 function predictedQueueMs(state: RegionalState, request: RequestState, verdict: Verdict): number {
   const { pool } = request;
-  const { scored } = verdict.weighing;
+  const { weighing } = verdict;
   if (waitsForRoom(pool, verdict)) return predictedRoomWaitMs(state, request);
   return predictedWaitMs({
-    backlogMs: scored.reduce((sum, candidate) => sum + candidate.load.waitMs, 0),
+    backlogMs: weighing.waitMsOfAll(),
     ahead: pool.queue.ahead(request.request.priority),
-    targets: scored.length,
+    targets: weighing.count,
     msPerRelease: pool.pace.msPerRelease(state.nowMs),
-    etaMs: scored.length > 0 ? 0 : (pendingEtaMs(pool) ?? 0),
+    etaMs: weighing.count > 0 ? 0 : (pendingEtaMs(pool) ?? 0),
   });
 }
 

@@ -12,15 +12,17 @@ import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
 import { shareInMs } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
-import { isReady, NOBODY, targetsOf, weigh, type Scored, type Weighing } from './core-weigh.ts';
+import { isReady, NOBODY, targetsOf, weigh } from './core-weigh.ts';
+import { COLUMN, type Scored, type Weighing } from './core-weighing.ts';
 
-/** Candidates that a decision shows; the best ones. */
+/** Candidates that a decision shows; the best ones, those that it draws from among them. */
 const CANDIDATES_SHOWN = 16;
 
 export interface Verdict {
   readonly decision: Decision;
   /** Set when the decision is to send. */
   readonly chosen: Scored | null;
+  /** Valid until the next decision. */
   readonly weighing: Weighing;
   /** Working-set admission is about this request; null where it is not. */
   readonly room: Room | null;
@@ -33,40 +35,85 @@ export function decide(
   options: { draw: boolean },
 ): Verdict {
   const weighing = weigh(state, request);
-  const { scored } = weighing;
-  if (scored.length === 0) {
-    return verdict({ weighing, room: null }, nothingLeft(request, weighing), []);
+  if (weighing.count === 0) {
+    return verdict({ weighing, room: null }, nothingLeft(request, weighing), NOBODY_DRAWN);
   }
   if (isLight(request)) return anyOf(state, request, { weighing, draw: options.draw });
-  const room = roomForNew(state, request, scored);
+  const room = roomForNew(state, request, weighing);
   const seen: Seen = { weighing, room };
-  const shared = scored.filter(
-    ({ target }) => shareInMs(state, target, request.request.priority) === 0,
-  );
-  const allowed =
-    room?.acts === true ? shared.filter((one) => room.of(one).state !== 'full') : shared;
-  if (!allowed.some((candidate) => !candidate.load.full)) {
-    const reason = shared.some(({ load }) => !load.full)
-      ? 'kv_room'
-      : scored.some(({ load }) => !load.full)
-        ? 'order'
-        : 'all_full';
-    return verdict(seen, { kind: 'queue', reason }, []);
-  }
-  const open = allowed.filter((candidate) => !candidate.load.closed);
+  const rules = new Rules(state, request, seen);
+  const held = rules.heldBy();
+  if (held !== null) return verdict(seen, { kind: 'queue', reason: held }, NOBODY_DRAWN);
+  const open = cheapestOpen(state, rules, weighing);
   const probabilities = drawProbabilities(
-    open.map((candidate) => candidate.costMs),
+    open.map((k) => weighing.costMs(k)),
     state.settings,
   );
   const at = options.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
-  const chosen = open[at] ?? null;
-  if (chosen === null) return verdict(seen, { kind: 'queue', reason: 'all_full' }, []);
-  const outcome = {
-    kind: 'send',
-    reason: sendReason(request, { chosen, scored, probabilities }),
-  } as const;
-  const drawn = open.map((candidate, k) => ({ candidate, probability: probabilities[k] ?? 0 }));
-  return { ...verdict(seen, outcome, drawn, chosen.target), chosen };
+  const chosen = open[at];
+  if (chosen === undefined) {
+    return verdict(seen, { kind: 'queue', reason: 'all_full' }, NOBODY_DRAWN);
+  }
+  const reason = sendReason(request, { chosen, weighing, probabilities });
+  const drawn = new Map(open.map((k, n) => [k, probabilities[n] ?? 0]));
+  return verdict(seen, { kind: 'send', reason }, drawn, chosen);
+}
+
+/**
+ * Which candidates the request may go to beyond their being able to take it. A rule is asked only of
+ * those that could win: a pool has a thousand.
+ */
+class Rules {
+  readonly #state: RegionalState;
+  readonly #request: RequestState;
+  readonly #seen: Seen;
+
+  constructor(state: RegionalState, request: RequestState, seen: Seen) {
+    this.#state = state;
+    this.#request = request;
+    this.#seen = seen;
+  }
+
+  allows(k: number): boolean {
+    return this.#isItsTurn(k) && this.#hasRoom(k);
+  }
+
+  /** Why nobody can take it now; null where somebody can. */
+  heldBy(): DecisionReason | null {
+    const { weighing } = this.#seen;
+    let free = false;
+    let turn = false;
+    for (let i = 0; i < weighing.count; i += 1) {
+      const k = weighing.ranked(i);
+      if (weighing.full(k)) continue;
+      free = true;
+      if (!this.#isItsTurn(k)) continue;
+      if (this.#hasRoom(k)) return null;
+      turn = true;
+    }
+    if (turn) return 'kv_room';
+    return free ? 'order' : 'all_full';
+  }
+
+  #isItsTurn(k: number): boolean {
+    const target = this.#seen.weighing.targets[k] as TargetState;
+    return shareInMs(this.#state, target, this.#request.request.priority) === 0;
+  }
+
+  #hasRoom(k: number): boolean {
+    const { room, weighing } = this.#seen;
+    return room?.acts !== true || room.of(weighing.at(k)).state !== 'full';
+  }
+}
+
+/** The candidates that are drawn from, in the pool's order: as many as may tie, the cheapest. */
+function cheapestOpen(state: RegionalState, rules: Rules, weighing: Weighing): number[] {
+  const open: number[] = [];
+  for (let i = 0; i < weighing.count && open.length < state.settings.tieCandidates; i += 1) {
+    const k = weighing.ranked(i);
+    if (!weighing.closed(k) && rules.allows(k)) open.push(k);
+  }
+  return open.sort((a, b) => a - b);
 }
 
 /** The engine's front end alone answers it: it takes no share of what is weighed, and waits for nothing. */
@@ -102,15 +149,14 @@ function anyOf(
   request: RequestState,
   seen: { weighing: Weighing; draw: boolean },
 ): Verdict {
-  const { scored } = seen.weighing;
-  const probabilities = scored.map(() => 1 / scored.length);
-  const at = seen.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
-  const chosen = scored[at] as Scored;
-  const first = scored.length === 1 ? 'only_candidate' : 'tie_draw';
-  const outcome = { kind: 'send', reason: request.attempts > 0 ? 'failover' : first } as const;
-  const drawn = scored.map((candidate, k) => ({ candidate, probability: probabilities[k] ?? 0 }));
   const { weighing } = seen;
-  return { ...verdict({ weighing, room: null }, outcome, drawn, chosen.target), chosen };
+  const { count } = weighing;
+  const probabilities = Array.from({ length: count }, () => 1 / count);
+  const at = seen.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
+  const first = count === 1 ? 'only_candidate' : 'tie_draw';
+  const outcome = { kind: 'send', reason: request.attempts > 0 ? 'failover' : first } as const;
+  const drawn = new Map(probabilities.entries());
+  return verdict({ weighing, room: null }, outcome, drawn, at);
 }
 
 interface Seen {
@@ -139,39 +185,47 @@ function nothingLeft(request: RequestState, weighing: Weighing): Outcome {
 
 function sendReason(
   request: RequestState,
-  seen: {
-    chosen: Scored;
-    scored: readonly Scored[];
-    probabilities: readonly number[];
-  },
+  seen: { chosen: number; weighing: Weighing; probabilities: readonly number[] },
 ): DecisionReason {
-  const { chosen, scored } = seen;
+  const { chosen, weighing } = seen;
   if (request.attempts > 0) return 'failover';
-  if (scored.length === 1) return 'only_candidate';
-  const most = scored.every(
-    (other) => other === chosen || other.cachedTokens < chosen.cachedTokens,
-  );
-  if (most) return 'prefix';
+  if (weighing.count === 1) return 'only_candidate';
+  if (holdsMost(weighing, chosen)) return 'prefix';
   const tied = seen.probabilities.filter((probability) => probability > 0).length;
   return tied > 1 ? 'tie_draw' : 'least_cost';
 }
 
+function holdsMost(weighing: Weighing, chosen: number): boolean {
+  const most = weighing.value(chosen, COLUMN.cachedTokens);
+  for (let k = 0; k < weighing.count; k += 1) {
+    if (k !== chosen && weighing.value(k, COLUMN.cachedTokens) >= most) return false;
+  }
+  return true;
+}
+
+/** `drawn`: candidates with their probabilities; the rest have none. */
 function verdict(
   { weighing, room }: Seen,
   outcome: Outcome,
-  drawn: readonly { candidate: Scored; probability: number }[],
-  target: TargetState | null = null,
+  drawn: ReadonlyMap<number, number>,
+  chosen: number | null = null,
 ): Verdict {
-  const probabilityOf = new Map(drawn.map((entry) => [entry.candidate, entry.probability]));
-  const best = weighing.scored.toSorted((a, b) => a.costMs - b.costMs).slice(0, CANDIDATES_SHOWN);
-  const candidates = best.map((scored) => shown(scored, probabilityOf.get(scored) ?? 0, room));
+  const candidates: Candidate[] = [];
+  for (let i = 0; i < CANDIDATES_SHOWN; i += 1) {
+    const k = weighing.ranked(i);
+    if (k < 0) break;
+    candidates.push(shown(weighing.at(k), drawn.get(k) ?? 0, room));
+  }
   for (const { target: removed, reason } of weighing.removed) {
     if (candidates.length >= CANDIDATES_SHOWN) break;
     candidates.push({ ...BLANK, target: idOf(removed), removed: reason });
   }
-  const decision = { ...outcome, target: target === null ? null : idOf(target), candidates };
-  return { decision, chosen: null, weighing, room };
+  const picked = chosen === null ? null : weighing.at(chosen);
+  const target = picked === null ? null : idOf(picked.target);
+  return { decision: { ...outcome, target, candidates }, chosen: picked, weighing, room };
 }
+
+const NOBODY_DRAWN: ReadonlyMap<number, number> = new Map();
 
 const BLANK = {
   costMs: null,

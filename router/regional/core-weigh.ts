@@ -26,8 +26,6 @@ import { FIGURE, FIGURES } from './core-roster.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { COLUMN, COLUMNS, type Weighing } from './core-weighing.ts';
 
-export type { Removed, Scored, Weighing } from './core-weighing.ts';
-
 /** Elements of a list prompt that are looked up in the index; the rest count as uncached. */
 const PROMPTS_MATCHED = 64;
 

@@ -63,11 +63,6 @@ export class Weighing {
   /** Those that were asked for, each made once. */
   readonly #objects: Scored[] = [];
 
-  /** As objects, all of them: for the few who want them all. */
-  get scored(): readonly Scored[] {
-    return this.targets.map((_, k) => this.at(k));
-  }
-
   get count(): number {
     return this.targets.length;
   }
@@ -120,6 +115,26 @@ export class Weighing {
 
   at(k: number): Scored {
     return (this.#objects[k] ??= this.#make(k));
+  }
+
+  /** The least prefill of any candidate and its uncached tokens; null without candidates. */
+  leastPrefill(): { tokens: number; prefillMs: number } | null {
+    if (this.count === 0) return null;
+    let best = 0;
+    for (let k = 1; k < this.count; k += 1) {
+      if (this.value(k, COLUMN.prefillMs) < this.value(best, COLUMN.prefillMs)) best = k;
+    }
+    return {
+      tokens: this.value(best, COLUMN.uncached),
+      prefillMs: this.value(best, COLUMN.prefillMs),
+    };
+  }
+
+  /** What waits at all candidates together, ms. */
+  waitMsOfAll(): number {
+    let sum = 0;
+    for (let k = 0; k < this.count; k += 1) sum += this.value(k, COLUMN.waitMs);
+    return sum;
   }
 
   #make(k: number): Scored {

@@ -7,7 +7,7 @@ import type { KvRoom } from '../../shared/model/decision.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
 import { isUnfound, kvRoom } from '../policy/working-set.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
-import type { Scored } from './core-weigh.ts';
+import { COLUMN, type Scored, type Weighing } from './core-weighing.ts';
 
 /** How the candidates of one request stand; `admits` is asked once a candidate, `shown` for explain. */
 export interface Room {
@@ -20,13 +20,11 @@ export interface Room {
 export function roomForNew(
   state: RegionalState,
   request: RequestState,
-  scored: readonly Scored[],
+  weighing: Weighing,
 ): Room | null {
   const bound = request.pool.workingSet.control.bound(state.settings);
   if (bound === null || !isGeneration(request)) return null;
-  const fresh =
-    request.attempts === 0 &&
-    scored.every(({ matchedTokens, promptTokens }) => isUnfound(matchedTokens, promptTokens));
+  const fresh = request.attempts === 0 && isFoundNowhere(weighing);
   const aged = state.nowMs >= entersByMs(state, request);
   const of = (candidate: Scored): KvRoom => {
     const room = roomAt(request, candidate, bound);
@@ -73,6 +71,14 @@ export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage):
   }
   if (request.pool.queue.held.requests > 0) control.heldBack();
   control.step(state.settings, { nowMs: state.nowMs, restMs });
+}
+
+function isFoundNowhere(weighing: Weighing): boolean {
+  for (let k = 0; k < weighing.count; k += 1) {
+    const matched = weighing.value(k, COLUMN.matchedTokens);
+    if (!isUnfound(matched, weighing.value(k, COLUMN.promptTokens))) return false;
+  }
+  return true;
 }
 
 /** From then on it goes wherever there is a place, room or not. */
