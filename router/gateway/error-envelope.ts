@@ -53,16 +53,17 @@ export function errorBodyEvent(body: Buffer): string {
 }
 
 /**
- * An engine's answer about the request itself. A body that already is an envelope passes byte for byte; anything else
+ * An engine's answer about the request itself. A body that is an envelope with a message passes byte for byte; anything else
  * is wrapped: SGLang's flat errors and TGI's `{"error": "…", "error_type": …}` with what they say, a plain sentence as it
  * is, HTML and nothing as the status.
  */
 export function engineErrorAnswer(status: number, body: Buffer): ErrorAnswer {
   const common = { status, contentType: JSON_TYPE, shouldRetry: false, retryAfterS: null };
   const value = parse(body);
-  if (isObject(value) && isObject(value['error'])) return { ...common, body };
-  const said = isObject(value) ? value : {};
-  const message = isObject(value) ? detailOf(value) : sentenceOf(body);
+  const error = isObject(value) && isObject(value['error']) ? value['error'] : null;
+  if (typeof error?.['message'] === 'string') return { ...common, body };
+  const said = error ?? (isObject(value) ? value : {});
+  const message = isObject(value) ? detailOf(said) : sentenceOf(body);
   const wrapped = {
     error: {
       message: message ?? `The engine answered with status ${status}.`,

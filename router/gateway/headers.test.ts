@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { clientDeadlineMs, clientRequestId } from './headers.ts';
+import { clientDeadlineMs, clientRequestId, passedToEngine } from './headers.ts';
 import { retryAfterMs } from './retry-after.ts';
 import { errorStatusOf } from './engine-answer.ts';
 import { engineErrorAnswer, errorAnswer } from './error-envelope.ts';
@@ -28,6 +28,30 @@ describe("a client's deadline", () => {
     [{}, null],
   ])('%j is %j ms', (headers, expected) => {
     expect(clientDeadlineMs(headers)).toBe(expected);
+  });
+});
+
+test("a client's deadline has an end, whatever it says", () => {
+  expect(clientDeadlineMs({ 'x-stainless-timeout': '1e308' })).toBe(86_400_000);
+  expect(clientDeadlineMs({ 'x-stainless-timeout': 'Infinity' })).toBe(86_400_000);
+  expect(clientDeadlineMs({ 'x-stainless-timeout': '-Infinity' })).toBe(null);
+});
+
+describe('of a trace an engine is told', () => {
+  const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+  test.each([
+    [{ traceparent }, { traceparent }],
+    [
+      { traceparent, tracestate: 'a=b,c=d' },
+      { traceparent, tracestate: 'a=b,c=d' },
+    ],
+    [{ traceparent, tracestate: 'a'.repeat(513) }, { traceparent }],
+    [{ traceparent, tracestate: 'caf\u00e9' }, { traceparent }],
+    [{ traceparent: `${traceparent}, ${traceparent}` }, {}],
+    [{ traceparent: '\u00e9'.repeat(55), tracestate: 'a=b' }, {}],
+    [{ tracestate: 'a=b', cookie: 'x', 'x-data-parallel-rank': '3' }, {}],
+  ])('of %j just %j', (given, told) => {
+    expect(passedToEngine(given)).toEqual(told);
   });
 });
 

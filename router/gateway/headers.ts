@@ -158,11 +158,14 @@ export function clientRequestId(value: string | string[] | undefined): string | 
   return typeof value === 'string' && SANE_ID.test(value) ? value : null;
 }
 
+/** A day: an answer that may take longer has no deadline to speak of, s. */
+const LONGEST_DEADLINE_S = 86_400;
+
 /** ms that the client's SDK waits for an answer; null when it does not say. */
 export function clientDeadlineMs(headers: Readonly<Record<string, unknown>>): number | null {
   const value = headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'];
   const seconds = typeof value === 'string' ? Number(value) : Number.NaN;
-  return Number.isFinite(seconds) && seconds > 0 ? seconds * 1_000 : null;
+  return seconds > 0 ? Math.min(seconds, LONGEST_DEADLINE_S) * 1_000 : null;
 }
 
 /** Whether the client asks for the decision in its answer. */
@@ -170,5 +173,19 @@ export function wantsExplain(headers: Readonly<Record<string, unknown>>): boolea
   return headers['x-spillway-explain'] === '1';
 }
 
-/** Headers of the client that go on to an engine. Everything else stays here, credentials above all. */
-export const PASSED_TO_ENGINE = ['traceparent', 'tracestate'] as const;
+const TRACE_PARENT = /^[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}(?:-[\x21-\x7e]{1,128})?$/;
+/** As long as the standard asks everybody to pass on. */
+const TRACE_STATE = /^[\x20-\x7e]{1,512}$/;
+
+/**
+ * Headers of the client that go on to an engine. Everything else stays here, credentials above all, and so does what is
+ * none of these: an engine that refuses a header would fail for what a client sent.
+ */
+export function passedToEngine(
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+): Record<string, string> {
+  const { traceparent, tracestate } = headers;
+  if (typeof traceparent !== 'string' || !TRACE_PARENT.test(traceparent)) return {};
+  const state = typeof tracestate === 'string' && TRACE_STATE.test(tracestate);
+  return state ? { traceparent, tracestate } : { traceparent };
+}

@@ -9,6 +9,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { type AnswerVerdict, errorStatusOf, isBackPressure, judgeAnswer } from './engine-answer.ts';
+import { BytePieces } from './byte-pieces.ts';
 import { EventScan } from './event-scan.ts';
 import { retryAfterMs } from './retry-after.ts';
 import type { AttemptResult, FaultCause } from '../policy/attempt-result.ts';
@@ -19,12 +20,18 @@ const MAX_EVENT_BYTES = 4 * 1024 * 1024;
 const HELD_ANSWER_BYTES = 4 * 1024 * 1024;
 /** An error body longer than this is cut: it is an engine's fault page, not an answer. */
 const MAX_ERROR_BYTES = 256 * 1024;
+/** An answer that passes as it comes and brings less within the stall deadline has stalled, bytes. */
+const PROGRESS_BYTES = 16 * 1024;
 /** After `[DONE]` the body should end by itself; ms until the connection is closed instead. */
 const END_AFTER_DONE_MS = 1_000;
 
 /** vLLM's `encoding_format: bytes`: the embeddings one after the other, and what they are in a header. */
 const OPAQUE_TYPE = 'application/octet-stream';
 const METADATA = 'metadata';
+const METADATA_CHARS = 4_096;
+const TYPE_CHARS = 256;
+const SANE = /^[\x20-\x7e]+$/;
+const JSON_TYPE = /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i;
 const OPAQUE: AnswerVerdict = { kind: 'complete', usage: null };
 
 export interface UpstreamOrder {
@@ -78,8 +85,9 @@ export class Upstream implements Dispatcher.DispatchHandler {
   private committedAt: number | null = null;
   private status = 0;
   private headers: IncomingHttpHeaders = {};
-  private held: Buffer[] = [];
-  private heldBytes = 0;
+  private readonly held = new BytePieces();
+  /** Since the last that counted as progress, of a committed answer that is no stream. */
+  private movedBytes = 0;
   private readonly startedMs: number;
   private lastProgressMs: number;
   private firstTokenDeadlineMs: number;
@@ -160,7 +168,8 @@ export class Upstream implements Dispatcher.DispatchHandler {
       this.phase = 'error';
       return;
     }
-    const events = contentTypeOf(headers).startsWith('text/event-stream');
+    if (isEncoded(headers)) return this.fault('bad_answer', 'a content encoding nobody asked for');
+    const events = contentTypeOf(headers).toLowerCase().startsWith('text/event-stream');
     if (this.order.stream !== events) {
       return this.fault('bad_answer', events ? 'an event stream' : 'no event stream');
     }
@@ -169,7 +178,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: Dispatcher.DispatchController, piece: Buffer): void {
     if (this.phase === 'streaming') return this.streamed(controller, piece);
-    if (this.phase === 'error') return this.hold(piece, MAX_ERROR_BYTES);
+    if (this.phase === 'error') return this.failed(piece);
     if (this.phase === 'holding') this.answered(controller, piece);
   }
 
@@ -230,23 +239,35 @@ export class Upstream implements Dispatcher.DispatchHandler {
   // ── other answers ────────────────────────────────────────────────────────────────────────────────────
 
   private answered(controller: Dispatcher.DispatchController, piece: Buffer): void {
+    if (this.committedAt !== null) {
+      this.moved(piece.length);
+      return this.pass(controller, [piece], 0);
+    }
+    this.held.add(piece);
+    if (this.held.length <= HELD_ANSWER_BYTES) return;
     this.lastProgressMs = this.owner.nowMs();
-    if (this.committedAt !== null) return this.pass(controller, [piece], 0);
-    this.hold(piece, Number.POSITIVE_INFINITY);
-    if (this.heldBytes <= HELD_ANSWER_BYTES) return;
-    this.commitAnswer(lengthOf(this.headers));
-    this.pass(controller, this.held, 0);
-    this.held = [];
+    this.commitAnswer(contentTypeOf(this.headers), lengthOf(this.headers));
+    this.pass(controller, [this.held.take()], 0);
+  }
+
+  /** Bytes alone are no progress: one a second would be an answer without end. */
+  private moved(bytes: number): void {
+    this.movedBytes += bytes;
+    if (this.movedBytes < PROGRESS_BYTES) return;
+    this.movedBytes = 0;
+    this.lastProgressMs = this.owner.nowMs();
   }
 
   private endAnswer(): void {
     // Too long to be held: its length was checked by the HTTP parser, its usage is not known.
     if (this.committedAt !== null) return this.end({ kind: 'complete', usage: null });
-    const body = Buffer.concat(this.held);
-    const opaque = this.order.anyJson && contentTypeOf(this.headers) === OPAQUE_TYPE;
+    const body = this.held.take();
+    const type = contentTypeOf(this.headers);
+    const opaque = this.order.anyJson && type === OPAQUE_TYPE;
     const verdict = opaque ? OPAQUE : judgeAnswer(body, this.order.anyJson);
     if (verdict.kind === 'fault') return this.fault(verdict.cause, verdict.detail);
-    this.commitAnswer(body.length);
+    // SDKs go by the type: JSON under another name would be handed to the caller as text.
+    this.commitAnswer(opaque || JSON_TYPE.test(type) ? type : 'application/json', body.length);
     this.owner.pass([body], 0);
     this.end({ kind: 'complete', usage: verdict.usage });
   }
@@ -256,15 +277,20 @@ export class Upstream implements Dispatcher.DispatchHandler {
     this.commit({ stream: true, contentType, length: null, passed: {} });
   }
 
-  private commitAnswer(length: number | null): void {
-    const metadata = this.headers[METADATA];
-    const passes = this.order.anyJson && typeof metadata === 'string';
+  private commitAnswer(contentType: string, length: number | null): void {
+    const metadata = sane(this.headers[METADATA], METADATA_CHARS);
+    const passes = this.order.anyJson && metadata !== null;
     this.commit({
       stream: false,
-      contentType: contentTypeOf(this.headers),
+      contentType,
       length,
       passed: passes ? { [METADATA]: metadata } : {},
     });
+  }
+
+  private failed(piece: Buffer): void {
+    this.held.add(piece);
+    if (this.held.length >= MAX_ERROR_BYTES) this.endError();
   }
 
   /** An engine's answer that is not 200, by whose fault it is. */
@@ -275,8 +301,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
       return this.end({ kind: 'backPressure', status, retryAfterMs: after });
     }
     if (errorStatusOf(status) === null) return this.fault('status', `status ${status}`);
-    const body = Buffer.concat(this.held);
-    this.end({ kind: 'clientError', status }, { status, body });
+    this.end({ kind: 'clientError', status }, { status, body: this.held.take() });
   }
 
   // ── common ───────────────────────────────────────────────────────────────────────────────────────────
@@ -295,12 +320,6 @@ export class Upstream implements Dispatcher.DispatchHandler {
     if (!more && this.phase !== 'over') controller.pause();
   }
 
-  private hold(piece: Buffer, limit: number): void {
-    if (this.heldBytes >= limit) return;
-    this.held.push(piece);
-    this.heldBytes += piece.length;
-  }
-
   private fault(cause: FaultCause, detail: string): void {
     this.end({ kind: 'serverFault', cause, detail });
   }
@@ -308,7 +327,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
   private end(result: AttemptResult, clientError: ClientError | null = null): void {
     if (this.phase === 'over') return;
     this.phase = 'over';
-    this.held = [];
+    this.held.clear();
     // Destroys the connection, unless its answer was read to the end: undici ignores the abort then.
     this.controller?.abort(new Error('attempt is over'));
     this.owner.over(result, this.committedAt !== null, clientError);
@@ -316,8 +335,18 @@ export class Upstream implements Dispatcher.DispatchHandler {
 }
 
 function contentTypeOf(headers: IncomingHttpHeaders): string {
-  const value = headers['content-type'];
-  return typeof value === 'string' ? value : 'application/octet-stream';
+  return sane(headers['content-type'], TYPE_CHARS) ?? OPAQUE_TYPE;
+}
+
+/** What may go on to the client as a header; null for anything else. */
+function sane(value: string | string[] | undefined, chars: number): string | null {
+  const fits = typeof value === 'string' && value.length <= chars && SANE.test(value);
+  return fits ? value : null;
+}
+
+function isEncoded(headers: IncomingHttpHeaders): boolean {
+  const encoding = headers['content-encoding'] ?? 'identity';
+  return typeof encoding !== 'string' || !/^(?:identity)?$/i.test(encoding.trim());
 }
 
 function lengthOf(headers: IncomingHttpHeaders): number | null {

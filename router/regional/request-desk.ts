@@ -10,7 +10,7 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
 import { apiRouteNamed, type ApiRoute } from '../gateway/api-routes.ts';
-import { clientDeadlineMs, PASSED_TO_ENGINE, wantsExplain } from '../gateway/headers.ts';
+import { clientDeadlineMs, passedToEngine, wantsExplain } from '../gateway/headers.ts';
 import { parseOpenAiRequest, type OpenAiRequest } from '../gateway/openai-request.ts';
 import { LimitError, readJsonBody } from '../gateway/read-body.ts';
 import { Deadlines } from './deadlines.ts';
@@ -203,7 +203,7 @@ export class RequestDesk {
         readMs,
         explain: this.reloadable.surface.explain && wantsExplain(asked.headers),
         bodyBytes: request.bytes.length,
-        passedHeaders: passedHeaders(call),
+        passedHeaders: passedToEngine(asked.headers),
       },
       { request, reply: call.reply, hold },
     );
@@ -294,15 +294,6 @@ export class RequestDesk {
     const { kind, reason } = decision;
     this.deps.metrics.add('decisions_total', { kind, reason });
   }
-}
-
-function passedHeaders(call: Call): Record<string, string> {
-  const headers: Record<string, string> = {};
-  for (const name of PASSED_TO_ENGINE) {
-    const value = call.request.headers[name];
-    if (typeof value === 'string') headers[name] = value;
-  }
-  return headers;
 }
 
 function byId(pools: readonly PoolOptions[]): ReadonlyMap<string, PoolOptions> {
