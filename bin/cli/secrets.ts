@@ -1,11 +1,11 @@
 // Secrets from the environment: a command line can be read by everybody on the machine. One file serves all roles and
 // every process checks all of it, so the secrets are laid over the parts of each role, not only over one's own.
 
-import { parse } from 'yaml';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { Environment } from '../../shared/config/environment.ts';
-import { readBounded } from '../../shared/config/load.ts';
+import { readBounded } from '../../shared/config/read.ts';
 import type { Path } from '../../shared/config/schema-walk.ts';
+import { parseYaml, valueOf } from '../../shared/config/yaml-text.ts';
 
 interface Secret {
   readonly variable: string;
@@ -43,12 +43,11 @@ export function fileHasAgent(file: string | null): boolean {
   return read !== null && read.ok && textHasAgent(read.text);
 }
 
+/** False where the text is not to be understood: the check itself says what is wrong with it. */
 export function textHasAgent(text: string): boolean {
-  try {
-    const file: unknown = parse(text);
-    return typeof file === 'object' && file !== null && 'agent' in file && file.agent !== null;
-  } catch {
-    // The check itself says what is wrong with the text.
-    return false;
-  }
+  const { document, problems } = parseYaml(text);
+  const content = document === null || problems.length > 0 ? null : valueOf(document);
+  if (content === null || 'problems' in content) return false;
+  const { value } = content;
+  return typeof value === 'object' && value !== null && 'agent' in value && value.agent !== null;
 }

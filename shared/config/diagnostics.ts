@@ -31,25 +31,38 @@ export interface Source {
   readonly overlays: readonly Overlay[];
 }
 
-/** All problems in the order of the file, one a line: `fleet.yaml:3:5: pools[0].id: is missing`. */
+/** Problems that are told: who has more will look again. */
+const TOLD_MAX = 100;
+/** Characters of one of them: a key may be a whole file. */
+const LINE_MAX = 500;
+
+/**
+ * All problems in the order of the file, one a line: `fleet.yaml:3:5: pools[0].id: is missing`. Of very many, the
+ * first that were found.
+ */
 export function formatProblems(problems: readonly Problem[], source: Source): string {
-  const placed = problems.map((problem) => {
+  const placed = problems.slice(0, TOLD_MAX).map((problem) => {
     const overlay = overlayAt(problem.path, source.overlays);
     const offset = overlay === null ? offsetOf(problem, source.document) : null;
     return { problem, overlay, offset };
   });
   placed.sort((a, b) => (a.offset ?? -1) - (b.offset ?? -1));
-  return placed
-    .map(({ problem, overlay, offset }) => {
-      const field = problem.path.length === 0 ? '' : `${formatPath(problem.path)}: `;
-      if (overlay !== null)
-        return `${overlay.source}: ${sectionOf(problem.path, overlay)}${problem.message}`;
-      if (source.file === null) return `${field}${problem.message}`;
-      if (offset === null) return `${source.file}: ${field}${problem.message}`;
-      const { line, col } = source.lines.linePos(offset);
-      return `${source.file}:${line}:${col}: ${field}${problem.message}`;
-    })
-    .join('\n');
+  const left = problems.length - placed.length;
+  const more = left === 0 ? [] : [`${source.file ?? 'flags'}: and ${left} more problems`];
+  const told = placed.map(({ problem, overlay, offset }) => {
+    const field = problem.path.length === 0 ? '' : `${formatPath(problem.path)}: `;
+    if (overlay !== null)
+      return `${overlay.source}: ${sectionOf(problem.path, overlay)}${problem.message}`;
+    if (source.file === null) return `${field}${problem.message}`;
+    if (offset === null) return `${source.file}: ${field}${problem.message}`;
+    const { line, col } = source.lines.linePos(offset);
+    return `${source.file}:${line}:${col}: ${field}${problem.message}`;
+  });
+  return [...told, ...more].map((line) => shortened(line)).join('\n');
+}
+
+function shortened(line: string): string {
+  return line.length <= LINE_MAX ? line : `${line.slice(0, LINE_MAX)}…`;
 }
 
 /** Where inside of what a flag gave: other flags fill its elements, as `--engine-unit` those of `--engine` (URLs). */
@@ -106,10 +119,11 @@ export function problemsOf(
     if (issue.code !== 'unrecognized_keys') {
       return [{ path, message: messageOf(issue, valueAt(raw, path), nodeAt(schema, path)) }];
     }
-    return issue.keys.map((key) => ({
+    const known = keysAt(schema, path);
+    return issue.keys.map((key, at) => ({
       path: [...path, key],
       atKey: true,
-      message: `unknown key${didYouMean(key, keysAt(schema, path))}`,
+      message: `unknown key${at < TOLD_MAX ? didYouMean(key, known) : ''}`,
     }));
   });
 }

@@ -1,15 +1,13 @@
 // From text, flags and environment to one checked, frozen configuration, or to all problems at once.
 
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
-import { LineCounter, parseDocument, type Document, type YAMLError } from 'yaml';
+import { LineCounter } from 'yaml';
 import { crossProblems } from './cross.ts';
 import { formatProblems, problemsOf, type Overlay, type Problem } from './diagnostics.ts';
 import { substitute, type Environment } from './environment.ts';
+import { readBounded } from './read.ts';
 import { fleetJsonSchema, fleetSchema, type FleetConfig } from './schema.ts';
 import type { Path, SchemaNode } from './schema-walk.ts';
-
-/** A larger file is no configuration. */
-const FILE_BYTES_MAX = 1_048_576;
+import { parseYaml, valueOf } from './yaml-text.ts';
 
 export interface FleetInput {
   /** Null where there is no file. */
@@ -25,18 +23,21 @@ export type FleetResult =
   /** One problem a line. */
   | { readonly ok: false; readonly error: string };
 
+/** Never throws, whatever the text is. */
 export function parseFleet(input: FleetInput): FleetResult {
-  const lines = new LineCounter();
-  const document = input.file === null ? null : parseYaml(input.text, lines);
+  const yaml = input.file === null ? null : parseYaml(input.text);
+  const document = yaml?.document ?? null;
+  const lines = yaml?.lines ?? new LineCounter();
   const source = { file: input.file, document, lines, overlays: input.overlays };
   const fail = (problems: readonly Problem[]): FleetResult => ({
     ok: false,
     error: formatProblems(problems, source),
   });
-  const broken = document === null ? [] : document.errors.map((error) => yamlProblem(error));
-  if (broken.length > 0) return fail(broken);
+  if (yaml !== null && yaml.problems.length > 0) return fail(yaml.problems);
   const unset = document === null ? [] : substitute(document, input.environment);
-  const raw = overlaid(document, input.overlays);
+  const content = document === null ? { value: {} } : valueOf(document);
+  if ('problems' in content) return fail(content.problems);
+  const raw = overlaid(content.value, input.overlays);
   if (raw === null) return fail([{ path: [], message: 'is empty' }]);
   const parsed = fleetSchema.safeParse(raw);
   if (!parsed.success) {
@@ -60,41 +61,8 @@ export function loadFleet(
   return read.ok ? parseFleet({ file, text: read.text, environment, overlays }) : read;
 }
 
-export type ReadResult =
-  | { readonly ok: true; readonly text: string }
-  | { readonly ok: false; readonly error: string };
-
-export function readBounded(file: string): ReadResult {
-  let handle: number | null = null;
-  try {
-    handle = openSync(file, 'r');
-    const { size } = fstatSync(handle);
-    if (size > FILE_BYTES_MAX) {
-      return { ok: false, error: `${file}: is larger than ${FILE_BYTES_MAX} bytes` };
-    }
-    const buffer = Buffer.alloc(FILE_BYTES_MAX + 1);
-    return { ok: true, text: buffer.toString('utf8', 0, readSync(handle, buffer)) };
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    return { ok: false, error: `${file}: cannot be read: ${reason}` };
-  } finally {
-    if (handle !== null) closeSync(handle);
-  }
-}
-
-function parseYaml(text: string, lines: LineCounter): Document {
-  return parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true });
-}
-
-function yamlProblem(error: YAMLError): Problem {
-  const message =
-    error.code === 'DUPLICATE_KEY' ? 'this key stands here a second time' : error.message;
-  return { path: [], message, offset: error.pos[0] };
-}
-
 /** The file's content with flags and environment laid over it. Null when a file has no content. */
-function overlaid(document: Document | null, overlays: readonly Overlay[]): unknown {
-  const content: unknown = document === null ? {} : (document.toJS({ maxAliasCount: 100 }) ?? null);
+function overlaid(content: unknown, overlays: readonly Overlay[]): unknown {
   if (isSection(content)) for (const { path, value } of overlays) put(content, path, value);
   return content;
 }

@@ -9,7 +9,8 @@ import { watch } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Timers } from '../runtime/timers.ts';
 import type { FleetConfig } from './schema.ts';
-import { readBounded, type FleetResult } from './load.ts';
+import type { FleetResult } from './load.ts';
+import { readBounded } from './read.ts';
 import { restartFields, type ConfigRole } from './restart.ts';
 import type { ConfigState, ConfigView } from './state.ts';
 
@@ -20,8 +21,8 @@ export interface ReloadOptions {
   readonly running: FleetConfig;
   readonly text: string;
   readonly parse: (text: string) => FleetResult;
-  /** Swaps the new generation in; throws when it cannot. */
-  readonly apply: (config: FleetConfig) => void;
+  /** Swaps the new generation in; throws when it cannot. A promise is waited for. */
+  readonly apply: (config: FleetConfig) => unknown;
   readonly state: ConfigState;
   /** Told after every attempt. */
   readonly told: (view: ConfigView) => void;
@@ -49,7 +50,9 @@ export function startReload(options: ReloadOptions): Reloader {
     const content = read.ok ? read.text : null;
     if (!force && content === seen) return;
     seen = content;
-    options.told(attempt(read.ok ? options.parse(read.text) : read, options, state));
+    const view = attempt(read.ok ? options.parse(read.text) : read, options, state);
+    if (view instanceof Promise) void view.then(options.told);
+    else options.told(view);
   };
   const soon = (): void => {
     cancelSettle?.();
@@ -72,14 +75,22 @@ export function startReload(options: ReloadOptions): Reloader {
   };
 }
 
-function attempt(result: FleetResult, options: ReloadOptions, state: ConfigState): ConfigView {
+function attempt(
+  result: FleetResult,
+  options: ReloadOptions,
+  state: ConfigState,
+): ConfigView | Promise<ConfigView> {
   if (!result.ok) return state.refused(result.error);
+  const { config } = result;
+  const taken = (): ConfigView => state.taken(restartFields(options.running, config, options.role));
+  const refused = (cause: unknown): ConfigView =>
+    state.refused(cause instanceof Error ? cause.message : String(cause));
   try {
-    options.apply(result.config);
+    const applied = options.apply(config);
+    return applied instanceof Promise ? applied.then(taken, refused) : taken();
   } catch (cause) {
-    return state.refused(cause instanceof Error ? cause.message : String(cause));
+    return refused(cause);
   }
-  return state.taken(restartFields(options.running, result.config, options.role));
 }
 
 /** Null while the file cannot be read: a different content than any that can. */

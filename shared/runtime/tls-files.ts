@@ -3,7 +3,7 @@
 
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { readBounded } from '../config/load.ts';
+import { readBounded } from '../config/read.ts';
 
 /** PEM files. `cert` begins with the certificate itself, those that lead to its CA follow. */
 export interface TlsPaths {

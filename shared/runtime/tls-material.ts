@@ -9,7 +9,7 @@
 // Certificates that expire within `WARN_DAYS` are warned of once a day.
 
 import { createSecureContext, type SecureContext } from 'node:tls';
-import { readBounded } from '../config/load.ts';
+import { readBounded } from '../config/read.ts';
 import { FleetError } from '../errors.ts';
 import type { Clock } from './clock.ts';
 import type { Logger } from './log.ts';
