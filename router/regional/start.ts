@@ -306,7 +306,7 @@ class RegionalRouter implements RunningRouter {
 }
 
 /** Every open request has a connection; this many more may be idle. */
-function listenerLimits({ limits }: RouterReloadable): ListenerLimits {
+export function listenerLimits({ limits }: RouterReloadable): ListenerLimits {
   const { headerBytes, requestTimeoutMs, keepAliveMs, clientStallMs, openRequests } = limits;
   return {
     headerBytes,

@@ -13,6 +13,12 @@ export interface MetricDefinition {
   readonly labels: readonly string[];
   /** All values of a counter's only label: rows that are there, at 0, from the start. */
   readonly values?: readonly string[];
+  /**
+   * What becomes of it where a router is several workers: gauges, and counters that somebody else counts. `freshest`: of
+   * the worker that has heard last of whom it is about; `parent`: the parent's own. Other counters and histograms are
+   * sums over all workers that there ever were.
+   */
+  readonly workers?: 'sum' | 'max' | 'min' | 'freshest' | 'parent';
   /** Upper bounds of a histogram. */
   readonly buckets?: readonly number[];
 }

@@ -34,43 +34,50 @@ export function mergeStatuses(all: readonly RouterStatus[], gone: GoneTotals): W
   };
 }
 
-/** What workers that are gone had counted. A replica's count leaves with it. */
+/** What workers that are gone had counted, by target. A replica's count leaves with it. */
 export class GoneTotals {
-  readonly #attempts = new Map<string, number>();
+  readonly #targets = new Map<string, GoneTarget>();
   #linkTotals: LinkServerStats | null = null;
 
   get linkTotals(): LinkServerStats | null {
     return this.#linkTotals;
   }
 
-  attempts(pool: string, replica: string, rank: number): number {
-    return this.#attempts.get(`${pool} ${replica} ${rank}`) ?? 0;
+  of(pool: string, replica: string, rank: number): GoneTarget | null {
+    return this.#targets.get(`${pool} ${replica} ${rank}`) ?? null;
   }
 
   /** The last status of a worker that has ended. */
   add({ pools, linkTotals }: RouterStatus): void {
     this.#linkTotals = addTotals([this.#linkTotals, linkTotals]);
-    for (const { id, replicas } of pools) {
-      for (const replica of replicas) {
-        for (const { rank, attempts } of replica.targets) {
-          const key = `${id} ${replica.id} ${rank}`;
-          this.#attempts.set(key, attempts + (this.#attempts.get(key) ?? 0));
-        }
-      }
+    for (const [key, { attempts, report }] of targetsOf(pools)) {
+      const before = this.#targets.get(key)?.attempts ?? 0;
+      this.#targets.set(key, { attempts: before + attempts, report });
     }
   }
 
   /** Forgets replicas that no worker knows any more. */
   retain(pools: readonly PoolStatus[]): void {
-    const known = new Set(
-      pools.flatMap(({ id, replicas }) =>
-        replicas.flatMap((replica) =>
-          replica.targets.map(({ rank }) => `${id} ${replica.id} ${rank}`),
-        ),
-      ),
-    );
-    for (const key of this.#attempts.keys()) if (!known.has(key)) this.#attempts.delete(key);
+    const known = new Set(targetsOf(pools).map(([key]) => key));
+    for (const key of this.#targets.keys()) if (!known.has(key)) this.#targets.delete(key);
   }
+}
+
+interface GoneTarget {
+  readonly attempts: number;
+  /** The last that the worker had heard. */
+  readonly report: TargetStatus['report'];
+}
+
+function targetsOf(pools: readonly PoolStatus[]): [string, TargetStatus][] {
+  return pools.flatMap(({ id, replicas }) =>
+    replicas.flatMap((replica) =>
+      replica.targets.map((target): [string, TargetStatus] => [
+        `${id} ${replica.id} ${target.rank}`,
+        target,
+      ]),
+    ),
+  );
 }
 
 function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
@@ -81,7 +88,7 @@ function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
     ...first,
     models: [...new Set(pools.flatMap(({ models }) => models))],
     replicas: byName(pools.map(({ replicas }) => replicas)).map((replicas) =>
-      mergeReplicas(replicas, (rank) => gone.attempts(first.id, replicas[0].id, rank)),
+      mergeReplicas(replicas, (rank) => gone.of(first.id, replicas[0].id, rank)),
     ),
     ready: Math.max(...pools.map(({ ready }) => ready)),
     queue: {
@@ -95,7 +102,7 @@ function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
 
 function mergeReplicas(
   replicas: Some<ReplicaStatus>,
-  goneAttempts: (rank: number) => number,
+  goneOf: (rank: number) => GoneTarget | null,
 ): ReplicaStatus {
   const ranks = Math.max(...replicas.map(({ targets }) => targets.length));
   const targets = Array.from({ length: ranks }, (_, rank) =>
@@ -106,19 +113,21 @@ function mergeReplicas(
     connected: replicas.some(({ connected }) => connected),
     down: replicas.every(({ down }) => down),
     targets: targets.flatMap((each) =>
-      each === null ? [] : [mergeTargets(each, goneAttempts(each[0].rank))],
+      each === null ? [] : [mergeTargets(each, goneOf(each[0].rank))],
     ),
   };
 }
 
-function mergeTargets(targets: Some<TargetStatus>, goneAttempts: number): TargetStatus {
+function mergeTargets(targets: Some<TargetStatus>, gone: GoneTarget | null): TargetStatus {
   const sum = sumOver(targets);
   const pauses = targets.flatMap(({ pausedForMs }) => pausedForMs ?? []);
+  const best = freshest(targets, ({ reportAgeMs }) => reportAgeMs);
   return {
-    ...freshest(targets, ({ reportAgeMs }) => reportAgeMs),
+    ...best,
+    report: noLess(best.report, gone?.report ?? null),
     used: targets.some(({ used }) => used),
     leases: sum(({ leases }) => leases),
-    attempts: goneAttempts + sum(({ attempts }) => attempts),
+    attempts: (gone?.attempts ?? 0) + sum(({ attempts }) => attempts),
     unacked: {
       requests: sum(({ unacked }) => unacked.requests),
       uncachedTokens: sum(({ unacked }) => unacked.uncachedTokens),
@@ -131,6 +140,14 @@ function mergeTargets(targets: Some<TargetStatus>, goneAttempts: number): Target
     ) ?? 'closed',
     pausedForMs: pauses.length === 0 ? null : Math.max(...pauses),
   };
+}
+
+/** Who is gone may have heard a later report: a count of the same engine life does not fall for that. */
+function noLess(report: TargetStatus['report'], gone: TargetStatus['report']) {
+  if (report === null || gone === null || report.incarnation !== gone.incarnation) return report;
+  const counts = [report.preemptionsTotal, gone.preemptionsTotal].filter((each) => each !== null);
+  const preemptionsTotal = counts.length === 0 ? null : Math.max(...counts);
+  return { ...report, preemptionsTotal };
 }
 
 function reportAge({ targets }: ReplicaStatus): number | null {

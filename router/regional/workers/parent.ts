@@ -1,0 +1,377 @@
+// The parent of a router's workers: it answers operators for all of them. It routes nothing and knows no replica; what it
+// says is what the workers say, put together.
+//
+//   counters   are its own instruments, in which it counts what the workers send: they outlive every worker
+//   status     is asked of each worker when somebody looks; one that does not answer in time stands with what it said
+//              last, and is named
+//   readiness  goes by what the workers say by themselves every second
+
+import { ERRORS, FleetError } from '../../../shared/errors.ts';
+import { randomHex } from '../../../shared/runtime/entropy.ts';
+import { createMetrics, type GaugeRow } from '../../../shared/runtime/metrics.ts';
+import { MetricsJournal, countJournal } from '../../../shared/runtime/metrics-journal.ts';
+import type { JournalEntry } from '../../../shared/runtime/metrics-journal.ts';
+import type { RoleRuntime } from '../../../shared/runtime/role.ts';
+import { SOFTWARE, VERSION } from '../../../shared/runtime/version.ts';
+import { BodyBudget } from '../../gateway/body-budget.ts';
+import { adminRoutes } from '../admin-routes.ts';
+import { openDoor } from '../client-door.ts';
+import { drainRoutes, type DrainState } from '../drain-routes.ts';
+import type { Explainable } from '../explanation.ts';
+import { startHttpListener, type Call, type HttpListener } from '../http-listener.ts';
+import { METRICS, METRICS_PREFIX, type MetricName } from '../metrics.ts';
+import type { Listen, RouterOptions, RouterReloadable } from '../options.ts';
+import { logRequest, refusedRecord } from '../request-log.ts';
+import { listenerLimits, type DrainOptions } from '../start.ts';
+import type { Readiness, RouterStatus, WorkerStatus } from '../status.ts';
+import { RegionalTls } from '../tls.ts';
+import { GoneError, type Crew, type Member } from './crew.ts';
+import { GaugeRows } from './gauge-rows.ts';
+import type { Beat, Order } from './messages.ts';
+import { isReady, workersReadiness, type WorkerSays } from './readiness.ts';
+import { workerShare } from './shares.ts';
+import { GoneTotals, mergeStatuses } from './status-merge.ts';
+
+/** ms in which a worker answers a scrape, or is passed over. */
+const STATUS_MS = 1_000;
+const EXPLAIN_MS = 5_000;
+const RELOAD_MS = 10_000;
+const CLOSE_MS = 5_000;
+/** ms above what draining may take, for the answer. */
+const DRAIN_MARGIN_MS = 2_000;
+
+export interface ParentDeps {
+  readonly options: RouterOptions;
+  readonly runtime: RoleRuntime;
+  readonly crew: Crew;
+}
+
+interface Heard {
+  readonly beat: Beat;
+  readonly atMs: number;
+}
+
+export class WorkersParent {
+  adminPort: number | null = null;
+  private readonly deps: ParentDeps;
+  private readonly metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
+  private readonly gaugeRows = new GaugeRows(METRICS);
+  private readonly gone = new GoneTotals();
+  private readonly budget: BodyBudget;
+  private readonly tls: RegionalTls;
+  private readonly beats = new Map<number, Heard>();
+  private readonly last = new Map<number, RouterStatus>();
+  private silent: ReadonlySet<number> = new Set();
+  private readonly id = randomHex(8);
+  private readonly startedMs: number;
+  private listener: HttpListener | null = null;
+  private current: RouterReloadable;
+  private reloading: Promise<void> = Promise.resolve();
+  private gathering: Promise<RouterStatus> | null = null;
+  private nextExplained = 0;
+  private markedMs: number | null = null;
+  private ending = false;
+
+  constructor(deps: ParentDeps) {
+    this.deps = deps;
+    const { options, runtime } = deps;
+    this.current = options.reloadable;
+    this.budget = new BodyBudget(options.reloadable.limits);
+    this.startedMs = runtime.clock.nowMs();
+    const own = new MetricsJournal<MetricName>(
+      (entries) => Promise.resolve(this.journal(0, entries)),
+      runtime.timers,
+    );
+    this.tls = new RegionalTls(adminAlone(options), runtime, own);
+    this.metrics.set('build_info', 1, { version: VERSION, region: options.region });
+  }
+
+  /** What workers are to run with, those that start later included. */
+  get reloadable(): RouterReloadable {
+    return this.current;
+  }
+
+  /** It is out of its balancer, or ends. */
+  get leaving(): boolean {
+    return this.ending || this.markedMs !== null;
+  }
+
+  // ── from the workers ─────────────────────────────────────────────────────────────────────────────────
+
+  journal(worker: number, entries: readonly JournalEntry<MetricName>[]): void {
+    countJournal(this.metrics, entries, (name, rows) => this.gaugeRows.take(worker, name, rows));
+  }
+
+  beat(worker: number, beat: Beat): void {
+    this.beats.set(worker, { beat, atMs: this.deps.runtime.clock.nowMs() });
+  }
+
+  /** Its process is gone. `died`: nobody had told it to end. */
+  ended(worker: number, died: boolean): void {
+    this.beats.delete(worker);
+    this.gaugeRows.forget(worker);
+    const last = this.last.get(worker);
+    this.last.delete(worker);
+    if (last !== undefined) this.gone.add(last);
+    if (died) this.metrics.add('worker_deaths_total', { worker: String(worker) });
+  }
+
+  // ── for the process ──────────────────────────────────────────────────────────────────────────────────
+
+  async listen(admin: Listen): Promise<void> {
+    const { runtime } = this.deps;
+    const tls = this.tls.listener('admin');
+    this.listener = await startHttpListener({
+      listen: admin,
+      tls,
+      handshakeFailed: this.tls.failedAt('admin'),
+      door: openDoor({
+        clientAuth: tls?.clientAuth ?? 'none',
+        keys: null,
+        wallMs: () => runtime.clock.wallMs(),
+        onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
+      }),
+      clock: runtime.clock,
+      timers: runtime.timers,
+      limits: listenerLimits(this.current),
+      routes: [...this.adminRoutes(), ...this.drainRoutes()],
+      cors: () => null,
+      leaving: () => this.ending,
+      onRefused: (call, error) => this.refused(call, error),
+      onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
+      onUnparsed: (code) => void (code === null || this.metrics.add('errors_total', { code })),
+    });
+    this.adminPort = this.listener.port;
+  }
+
+  /** A new generation for every worker, or for none: where one refuses, those that took it get the old one back. */
+  reload(next: RouterReloadable): Promise<void> {
+    const turn = this.reloading.then(() => this.swap(next));
+    this.reloading = turn.catch(() => undefined);
+    return turn;
+  }
+
+  async status(): Promise<RouterStatus> {
+    this.gathering ??= this.gather().finally(() => (this.gathering = null));
+    return this.gathering;
+  }
+
+  async drain({ acceptMs, drainMs }: DrainOptions): Promise<void> {
+    this.ending = true;
+    const timeoutMs = acceptMs + drainMs + DRAIN_MARGIN_MS;
+    await this.all({ kind: 'drain', acceptMs, drainMs }, timeoutMs);
+  }
+
+  async close(): Promise<void> {
+    this.ending = true;
+    await this.all({ kind: 'close' }, CLOSE_MS);
+    await this.listener?.close();
+    this.tls.close();
+  }
+
+  // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
+
+  private adminRoutes() {
+    const { metrics, budget } = this;
+    return adminRoutes({
+      metrics,
+      budget,
+      bounds: () => this.current.limits,
+      status: async () => {
+        const status = await this.status();
+        for (const [name, rows] of this.gaugeRows.merged()) metrics.replace(name, rows);
+        this.setWorkerGauges(status.workers ?? []);
+        return status;
+      },
+      readiness: () => this.readiness(),
+      explain: (asked) => this.explain(asked),
+    });
+  }
+
+  private drainRoutes() {
+    return drainRoutes({
+      state: () => this.drainState(),
+      set: (on) => this.mark(on),
+      secrets: () => this.current.linkSecrets,
+    });
+  }
+
+  private readiness(): Readiness {
+    return workersReadiness(this.says(), this.leaving);
+  }
+
+  private says(): WorkerSays[] {
+    const nowMs = this.deps.runtime.clock.nowMs();
+    return this.deps.crew.members().map(({ number, state }) => {
+      const heard = this.beats.get(number);
+      const readiness = heard?.beat.readiness ?? null;
+      const saidAgoMs = heard === undefined ? null : nowMs - heard.atMs;
+      return { number, state, readiness, saidAgoMs };
+    });
+  }
+
+  private async gather(): Promise<RouterStatus> {
+    const { crew, options, runtime } = this.deps;
+    const silent = new Set<number>();
+    const asked = this.members('up', 'leaving');
+    await Promise.all(
+      asked.map(async ({ number, pid }) => {
+        try {
+          const status = await crew.order<'status'>(number, { kind: 'status' }, STATUS_MS);
+          if (this.pidOf(number) === pid) this.last.set(number, status);
+        } catch {
+          if (this.pidOf(number) === pid) silent.add(number);
+        }
+      }),
+    );
+    this.silent = silent;
+    const facts = mergeStatuses([...this.last.values()], this.gone);
+    // A worker that starts knows nobody yet: what is gone is told by those that know somebody.
+    if (facts.pools.some(({ replicas }) => replicas.length > 0)) this.gone.retain(facts.pools);
+    return {
+      router: {
+        id: this.id,
+        region: options.region,
+        software: SOFTWARE,
+        upForS: Math.round((runtime.clock.nowMs() - this.startedMs) / 1_000),
+      },
+      ready: this.readiness().ready,
+      config: runtime.configView?.() ?? null,
+      ...facts,
+      connections: { ...facts.connections, admin: this.listener?.connections ?? 0 },
+      workers: this.workerStatuses(),
+    };
+  }
+
+  private workerStatuses(): WorkerStatus[] {
+    const says = new Map(this.says().map((each) => [each.number, each]));
+    const members = this.deps.crew.members();
+    const { settings, limits } = workerShare(this.current, members.length);
+    const { bodyBytesMax, openRequests } = limits;
+    const { queueMaxRequests, queueMaxBytes, prefixIndexBytes } = settings;
+    const share = { bodyBytesMax, openRequests, queueMaxRequests, queueMaxBytes, prefixIndexBytes };
+    return members.map((member) => {
+      const said = says.get(member.number);
+      const last = this.last.get(member.number);
+      return {
+        ...member,
+        ready: said !== undefined && isReady(said),
+        links: last?.links ?? null,
+        openRequests: last?.openRequests ?? null,
+        silent: this.silent.has(member.number),
+        limits: share,
+      };
+    });
+  }
+
+  private setWorkerGauges(workers: readonly WorkerStatus[]): void {
+    const rows = (read: (worker: WorkerStatus) => number | null): GaugeRow[] =>
+      workers.map((worker) => ({
+        labels: { worker: String(worker.number) },
+        value: read(worker),
+      }));
+    this.metrics.replace('worker_up', rows(({ state }) => Number(state !== 'down')));
+    this.metrics.replace('worker_silent', rows(({ silent }) => Number(silent)));
+    this.metrics.replace('worker_links', rows(({ links }) => links));
+    this.metrics.replace('worker_open_requests', rows(({ openRequests }) => openRequests));
+    this.metrics.replace('worker_connections', rows(({ connections }) => connections));
+  }
+
+  /** Asks one worker, the next one each time, and names it. */
+  private async explain(asked: Explainable): Promise<object> {
+    const up = this.members('up');
+    const member = up[this.nextExplained % Math.max(1, up.length)];
+    this.nextExplained += 1;
+    if (member === undefined) throw new FleetError('no_replica', 'No worker of the router is up.');
+    const order = { kind: 'explain', asked } as const;
+    const said = await this.deps.crew.order<'explain'>(member.number, order, EXPLAIN_MS);
+    return { worker: member.number, ...said };
+  }
+
+  private mark(on: boolean): boolean {
+    if (this.ending && !on) return false;
+    if (on === (this.markedMs !== null)) return true;
+    this.markedMs = on ? this.deps.runtime.clock.nowMs() : null;
+    this.deps.runtime.log.info({}, on ? 'drain_begun' : 'drain_undone');
+    void this.all({ kind: 'mark', on }, STATUS_MS);
+    return true;
+  }
+
+  /** By what the workers have said since it was taken out. */
+  private drainState(): DrainState {
+    const draining = this.leaving;
+    const sinceMs = this.markedMs ?? Infinity;
+    const heard = this.members('up', 'leaving').map(({ number }) => this.beats.get(number));
+    const open = heard.reduce((sum, each) => sum + (each?.beat.openRequests ?? 0), 0);
+    const drained = heard.every((each) => each !== undefined && each.atMs > sinceMs && open === 0);
+    return { draining, drained: draining && drained, open };
+  }
+
+  private async swap(next: RouterReloadable): Promise<void> {
+    const before = this.current;
+    this.tls.look();
+    const members = this.members('up', 'leaving');
+    const order = (reloadable: RouterReloadable) =>
+      ({ kind: 'reload', reloadable: workerShare(reloadable, this.deps.crew.members().length) }) as const;
+    // Whoever starts meanwhile starts with it.
+    this.current = next;
+    const outcomes = await Promise.all(
+      members.map(({ number }) => this.tried(number, order(next), RELOAD_MS)),
+    );
+    const failure = outcomes.find((outcome) => outcome !== null && !(outcome instanceof GoneError));
+    if (failure === undefined || failure === null) {
+      this.budget.configure(next.limits);
+      this.listener?.configure(listenerLimits(next));
+      return;
+    }
+    this.current = before;
+    await Promise.all(members.map(({ number }) => this.tried(number, order(before), RELOAD_MS)));
+    throw failure;
+  }
+
+  /** The error that it met; null where it did as it was told. */
+  private async tried(number: number, order: Order, timeoutMs: number): Promise<Error | null> {
+    try {
+      await this.deps.crew.order(number, order, timeoutMs);
+      return null;
+    } catch (error) {
+      return error instanceof Error ? error : new Error(String(error));
+    }
+  }
+
+  private async all(order: Order, timeoutMs: number): Promise<void> {
+    const members = this.members('up', 'leaving', 'starting');
+    await Promise.all(members.map(({ number }) => this.tried(number, order, timeoutMs)));
+  }
+
+  private members(...states: readonly Member['state'][]): Member[] {
+    return this.deps.crew.members().filter(({ state }) => states.includes(state));
+  }
+
+  private pidOf(number: number): number | null {
+    return this.deps.crew.members().find((member) => member.number === number)?.pid ?? null;
+  }
+
+  private refused(call: Call, error: unknown): void {
+    const { log, clock } = this.deps.runtime;
+    const code = error instanceof FleetError ? error.code : 'internal';
+    if (code === 'internal') {
+      this.metrics.add('bugs_total');
+      log.error({ err: error }, 'bug');
+    }
+    this.metrics.add('errors_total', { code });
+    const durationMs = clock.nowMs() - call.arrivedMs;
+    logRequest(log, ERRORS[code].level, refusedRecord(call, { outcome: 'refused', code, durationMs }));
+  }
+}
+
+/** Only the certificate of the listener that the parent has: the workers open their own. */
+function adminAlone(options: RouterOptions): RouterOptions {
+  const { clients, links, reloadable } = options;
+  return {
+    ...options,
+    clients: { ...clients, tls: null },
+    links: { ...links, tls: null },
+    reloadable: { ...reloadable, pools: [] },
+  };
+}
