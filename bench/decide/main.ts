@@ -1,8 +1,8 @@
 // `npm run bench:decide`: what one decision costs, without parsing, canonicalisation and hashing.
 //
 // A cell is REPLICASxTOKENS. Between two decisions as many reports come as a busy region has, so that nothing that a
-// report invalidates stays cached for free. Time is this process's CPU time where several decisions are summed, and the
-// clock where single ones are ranked.
+// report invalidates stays cached for free. Time is the clock's, decision by decision: what else the machine does
+// shows in the tail and hardly in the median.
 
 import { cpus } from 'node:os';
 import { decide } from '../../router/regional/core-decide.ts';
@@ -13,7 +13,6 @@ import { Fleet } from './fleet.ts';
 interface Row {
   readonly cell: string;
   readonly arm: string;
-  readonly decisionUsMean: number;
   readonly decisionUsP50: number;
   readonly decisionUsP99: number;
   readonly bytesPerDecision: number;
@@ -49,25 +48,18 @@ function measure(replicas: number, tokens: number): Row {
   for (let k = 0; k < rounds / 4; k += 1) one(fleet, k);
   const times = new Float64Array(rounds);
   const heapBefore = process.memoryUsage().heapUsed;
-  const cpuBefore = process.cpuUsage();
-  let betweenUs = 0;
   for (let k = 0; k < rounds; k += 1) {
-    const begun = performance.now();
     for (let r = 0; r < REPORTS_BETWEEN; r += 1) fleet.report((k * 37 + r * 11) % replicas);
-    const reported = performance.now();
+    const before = performance.now();
     one(fleet, k);
-    const done = performance.now();
-    betweenUs += (reported - begun) * 1_000;
-    times[k] = (done - reported) * 1_000;
+    times[k] = 1_000 * (performance.now() - before);
   }
-  const cpu = process.cpuUsage(cpuBefore);
   const heap = process.memoryUsage().heapUsed - heapBefore;
   times.sort();
   const { index } = fleet.state;
   return {
     cell: `${replicas}x${tokens / 1_024}k`,
     arm: 'spillway',
-    decisionUsMean: round((cpu.user + cpu.system - betweenUs) / rounds),
     decisionUsP50: round(times[Math.floor(rounds / 2)] ?? 0),
     decisionUsP99: round(times[Math.floor(rounds * 0.99)] ?? 0),
     bytesPerDecision: Math.round(heap / rounds),

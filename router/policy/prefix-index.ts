@@ -17,6 +17,7 @@ import type { Incarnation } from '../../shared/model/ids.ts';
 import type { HashWords, PromptChain } from '../../shared/model/prompt.ts';
 import type { PrefixLeaf, PrefixMessage, PrefixRun } from '../../shared/protocol/messages.ts';
 import { LeafTable, type Leaf } from './prefix-leaves.ts';
+import { PrefixWalk } from './prefix-walk.ts';
 
 /** Share of the byte budget for leaves. */
 const LEAF_SHARE = 1 / 8;
@@ -76,9 +77,9 @@ export class PrefixIndex {
   #setBytes: number;
   /** Rows that went because their holders no longer fit. */
   #dropped = 0;
-  #depths = new Int32Array(32);
-  #active = new Uint32Array(1);
-  #mine = new Uint32Array(1);
+  /** Targets that there is room for; a multiple of 32. */
+  #room = 32;
+  readonly #walk: PrefixWalk;
 
   constructor(bytesMax: number) {
     this.#table = new PrefixTable({
@@ -88,6 +89,7 @@ export class PrefixIndex {
     });
     this.#setBytes = bytesMax * SET_SHARE;
     this.#sets = new HolderSets(this.#setBytes);
+    this.#walk = new PrefixWalk(this.#sets, this.#room);
     this.#leaves = new LeafTable(bytesMax * LEAF_SHARE);
   }
 
@@ -108,7 +110,7 @@ export class PrefixIndex {
   setBudget(bytesMax: number): void {
     this.#table.resize({ bytesMax: bytesMax * ROW_SHARE, columns: COLUMNS });
     this.#setBytes = bytesMax * SET_SHARE;
-    this.#reshapeSets(32 * this.#active.length);
+    this.#reshapeSets(this.#room);
     this.#leaves.setBudget(bytesMax * LEAF_SHARE);
     this.#ends.chain = null;
   }
@@ -193,19 +195,21 @@ export class PrefixIndex {
 
   /** Fills in how many chunks of the prompt each target holds; valid until the next call. */
   walk(chain: PromptChain): Int32Array {
-    const depths = this.#depths.fill(0);
-    const active = this.#active.fill(0xffffffff);
     const { hashes } = chain;
     const chunks = hashes.length / 2;
+    const { columns } = this.#table;
+    const held = columns[HELD] as Uint32Array;
+    const hoped = columns[HOPED] as Uint32Array;
+    const walk = this.#walk;
+    walk.begin();
     let depth = 0;
     for (; depth < chunks; depth += 1) {
       const row = this.#table.find(hashes[2 * depth] as number, hashes[2 * depth + 1] as number);
-      if (row < 0 || !this.#narrow(row, depth)) break;
+      if (row < 0) break;
+      if (!walk.keep(held[row] as number, hoped[row] as number, depth)) return walk.depths;
     }
-    for (let k = 0; depth > 0 && k < active.length; k += 1) {
-      record(depths, 32 * k, { bits: active[k] as number, depth });
-    }
-    return depths;
+    walk.end(depth);
+    return walk.depths;
   }
 
   /** What a target holds of a prompt, given its depth of `walk`. */
@@ -257,13 +261,10 @@ export class PrefixIndex {
   }
 
   #widen(): void {
-    const words = Math.ceil(this.#slots.length / 32);
-    if (words <= this.#active.length) return;
-    const room = Math.max(words, 2 * this.#active.length);
-    this.#depths = new Int32Array(32 * room);
-    this.#active = new Uint32Array(room);
-    this.#mine = new Uint32Array(room);
-    this.#reshapeSets(32 * room);
+    if (this.#slots.length <= this.#room) return;
+    this.#room *= 2;
+    this.#walk.widen(this.#room);
+    this.#reshapeSets(this.#room);
   }
 
   /** Bit sets for so many targets, within the budget: rows whose set finds no room any more go. */
@@ -279,27 +280,6 @@ export class PrefixIndex {
       this.#dropped += 1;
     }
     this.#sets.reshape(targets, this.#setBytes);
-  }
-
-  /** Keeps the targets that hold this row too; false when none is left. */
-  #narrow(row: number, depth: number): boolean {
-    const active = this.#active;
-    const mine = this.#mine.fill(0);
-    const { columns } = this.#table;
-    this.#sets.unite(columns[HELD]?.[row] as number, mine);
-    this.#sets.unite(columns[HOPED]?.[row] as number, mine);
-    let left = 0;
-    for (let k = 0; k < active.length; k += 1) {
-      const before = active[k] as number;
-      if (before === 0) continue;
-      const after = before & (mine[k] as number);
-      if (after !== before && depth > 0) {
-        record(this.#depths, 32 * k, { bits: before & ~after, depth });
-      }
-      active[k] = after;
-      left |= after;
-    }
-    return left !== 0;
   }
 
   #insertRun(slot: number, run: PrefixRun): void {
@@ -467,12 +447,5 @@ export class PrefixIndex {
     const at = this.#slots[slot];
     if (at === undefined) throw new RangeError(`no target in slot ${slot}`);
     return at;
-  }
-}
-
-/** Notes the depth for every target in a plane's bits. */
-function record(depths: Int32Array, base: number, found: { bits: number; depth: number }): void {
-  for (let bits = found.bits; bits !== 0; bits &= bits - 1) {
-    depths[base + 31 - Math.clz32(bits & -bits)] = found.depth;
   }
 }

@@ -42,6 +42,11 @@ export class HolderSets {
     return Math.floor(bytesMax / 4 / strideFor(count));
   }
 
+  /** Two members at most, in the word itself. */
+  isInline(word: number): boolean {
+    return word < SET;
+  }
+
   /** Number of the word's bit set; -1 for a word that needs none. */
   placeOf(word: number): number {
     return word < SET ? -1 : word & 0x7fffffff;
