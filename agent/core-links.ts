@@ -11,9 +11,6 @@ import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { QueuedWork, QueuePlace } from '../shared/model/report.ts';
 import type { Queued, Welcome } from '../shared/protocol/messages.ts';
 
-/** A router that says every second what it holds queued, and has not for so long, is not heard of any more, ms. */
-const QUEUED_FOR_MS = 3_000;
-
 /** What has been sent over one link about one target. */
 export interface SentState {
   reportedMs: number;
@@ -38,8 +35,6 @@ export class AgentLink {
   echoes = false;
   /** What its router holds back, as last told. */
   private told: { readonly queued: Queued; readonly atMs: number } | null = null;
-  /** It says so again while it does. */
-  private saysAgain = false;
   /** Its router has sent something since. */
   private released = false;
   readonly fenced = new Set<ReplicaId>();
@@ -55,7 +50,6 @@ export class AgentLink {
     this.siblings = message.siblings;
     this.minReportIntervalMs = message.minReportIntervalMs;
     this.echoes = message.features.includes('heard');
-    this.saysAgain = message.features.includes('queued_again');
   }
 
   queues(queued: Queued, nowMs: number): void {
@@ -69,19 +63,17 @@ export class AgentLink {
   }
 
   /** What its router holds back; null where that is nothing. */
-  queuedNow(nowMs: number): Queued | null {
-    const { told } = this;
-    if (told === null || told.queued.requests === 0) return null;
-    return this.saysAgain && nowMs - told.atMs > QUEUED_FOR_MS ? null : told.queued;
+  get queued(): Queued | null {
+    return this.told === null || this.told.queued.requests === 0 ? null : this.told.queued;
   }
 
-  claim(nowMs: number): QueueClaim | null {
-    const queued = this.queuedNow(nowMs);
-    if (this.told === null || queued === null || queued.topPriority === null) return null;
-    const { headAgeMs } = queued;
+  get claim(): QueueClaim | null {
+    const { told } = this;
+    if (told === null || told.queued.requests === 0 || told.queued.topPriority === null)
+      return null;
+    const { headAgeMs, topPriority } = told.queued;
     const known = headAgeMs !== undefined && !this.released;
-    const headMs = known ? this.told.atMs - headAgeMs : null;
-    return { order: this.order, topPriority: queued.topPriority, headMs };
+    return { order: this.order, topPriority, headMs: known ? told.atMs - headAgeMs : null };
   }
 
   /** A router that does not answer is taken to be heard at once. */
@@ -171,13 +163,13 @@ export class LinkTable {
   }
 
   /** What the routers hold queued for this pool, together. */
-  queued(nowMs: number): QueuedWork {
+  queued(): QueuedWork {
     let prefillMs = 0;
     let requests = 0;
     let topPriority: number | null = null;
     let routersQueueing = 0;
     for (const link of this.newestByRouter().values()) {
-      const queued = link.queuedNow(nowMs);
+      const queued = link.queued;
       if (queued === null) continue;
       prefillMs += queued.prefillMs;
       requests += queued.requests;
@@ -190,13 +182,13 @@ export class LinkTable {
   }
 
   /** How the queue of this link's router stands among the others'; null where no other queues. */
-  placeFor(link: AgentLink, nowMs: number): QueuePlace | null {
+  placeFor(link: AgentLink): QueuePlace | null {
     const others: QueueClaim[] = [];
     for (const other of this.newestByRouter().values()) {
-      const claim = other.router === link.router ? null : other.claim(nowMs);
+      const claim = other.router === link.router ? null : other.claim;
       if (claim !== null) others.push(claim);
     }
-    return others.length === 0 ? null : placeOf(link.claim(nowMs), others);
+    return others.length === 0 ? null : placeOf(link.claim, others);
   }
 
   view(): AgentLinkView[] {

@@ -14,7 +14,7 @@ class RouterVoice {
   constructor(
     harness: Harness,
     name: string,
-    options: { router?: string; resume?: ResumeState[]; features?: string[] } = {},
+    options: { router?: string; resume?: ResumeState[] } = {},
   ) {
     this.harness = harness;
     this.link = harness.link(name, options);
@@ -293,26 +293,6 @@ describe('reports', () => {
     router.sent('r.1');
     h.advance(60);
     expect([before(router), before(other)]).toEqual([1, 0]);
-  });
-
-  test('a router that says every second what it queues and falls silent is not waited for', () => {
-    const { h, router } = ready();
-    const other = new RouterVoice(h, 'b', { features: ['queued_again'] });
-    const queued = {
-      kind: 'queued',
-      pool: POOL,
-      prefillMs: 10,
-      requests: 1,
-      topPriority: 0,
-    } as const;
-    h.say(router.link, queued);
-    h.say(other.link, queued);
-    h.advance(2_900);
-    expect(router.report().queued.routersQueueing).toBe(2);
-    h.advance(1_200);
-    // The one that does not say so again is believed as long as its link stands.
-    expect(router.report().queued.routersQueueing).toBe(1);
-    expect(other.report().queued.place?.othersAtTop).toBe(1);
   });
 
   test('a fenced engine is no longer spoken of over that link', () => {

@@ -274,7 +274,7 @@ export class AgentCore {
       const scrapeMs = target.scrape?.sentMs ?? null;
       const echo = link.echoes && scrapeMs !== null && sent.echo.wants(scrapeMs);
       if (echo) sent.echo.ask({ seq: report.seq, scrapeMs }, nowMs);
-      const queued = this.queuedFor(link, report, nowMs);
+      const queued = this.queuedFor(link, report);
       const told = { kind: 'report', report: { ...report, queued, ackedSeq } } as const;
       const message = echo ? { ...told, echo } : told;
       this.context.emit({ kind: 'send', link: link.link, message });
@@ -282,9 +282,9 @@ export class AgentCore {
   }
 
   /** A router with others that queue beside it is told how it stands among them. */
-  private queuedFor(link: AgentLink, { queued }: ReplicaReport, nowMs: number): QueuedWork {
+  private queuedFor(link: AgentLink, { queued }: ReplicaReport): QueuedWork {
     if (queued.routersQueueing === 0) return queued;
-    const place = this.links.placeFor(link, nowMs);
+    const place = this.links.placeFor(link);
     // None of the sum's routers but this one: it is alone.
     return { ...queued, place: place ?? { othersTop: null, othersAtTop: 0, before: 0 } };
   }
@@ -315,7 +315,7 @@ export class AgentCore {
 
   private reportOf(engine: EngineState, target: TargetState, nowMs: number): ReplicaReport {
     const { settings } = this.deps;
-    const links = { routers: this.links.routers, queued: this.links.queued(nowMs) };
+    const links = { routers: this.links.routers, queued: this.links.queued() };
     return buildReport(
       target,
       { engine: engine.facts(target.rank, nowMs), links, settings },

@@ -1,5 +1,4 @@
-// What this router tells the agents of a pool that it holds back: on change, at most once per report interval, and within
-// a second again while it holds anything, so that a router that has died unnoticed is not waited for.
+// What this router tells the agents of a pool that it holds back: on change, at most once per report interval.
 //
 // What waits for KV room is not told: it claims no share of what other routers may release.
 
@@ -11,8 +10,6 @@ import type { PoolState, QueueTold, RegionalState } from './core-state.ts';
  * For so long reports may still count this router as queueing after it said that it no longer does.
  */
 const COUNTED_FOR_MS = 1_500;
-/** Said again after so long at most, ms. */
-const AGAIN_MS = 1_000;
 /** Age that stands for a deadline that is lost unless the request goes now, ms: before all that are merely old. */
 const PRESSING_AGE_MS = 3_600_000;
 /** Age credit below which length is not weighed against age. */
@@ -84,7 +81,6 @@ function toldAgainMs(state: RegionalState, pool: PoolState): number {
     told.requests === now.requests &&
     told.prefillMs === now.prefillMs &&
     told.topPriority === now.topPriority;
-  const { minReportIntervalMs } = state.settings;
-  if (!same) return toldAtMs + reportIntervalMs(minReportIntervalMs, state.links.size);
-  return told.requests === 0 ? Number.POSITIVE_INFINITY : toldAtMs + AGAIN_MS;
+  if (same) return Number.POSITIVE_INFINITY;
+  return toldAtMs + reportIntervalMs(state.settings.minReportIntervalMs, state.links.size);
 }

@@ -16,7 +16,6 @@ export const PROTOCOL_VERSION = 1;
 /** What a router can do beyond the first version; named in its welcome. */
 export const ROUTER_FEATURES = [
   'heard', // answers a report that asks for it
-  'queued_again', // says within a second again what it holds queued
 ] as const;
 
 // ── agent → router ─────────────────────────────────────────────────────────────────────────────────────

@@ -188,6 +188,8 @@ export function overtakenByMs(rows: readonly FlowRow[], ageCredit: number): numb
     for (const earlier of released.slice(Math.max(0, at - 400), at)) {
       if ((earlier.flow.priority ?? 0) !== (row.flow.priority ?? 0)) continue;
       if (earlier.flow.tenant !== row.flow.tenant) continue;
+      const at = earlier.sentMs as number;
+      if (at < row.arrivedMs || at === row.sentMs) continue;
       const mayMs = ((row.prefillMs ?? 0) - (earlier.prefillMs ?? 0)) / ageCredit;
       worst = Math.max(worst, earlier.arrivedMs - row.arrivedMs - mayMs);
     }
