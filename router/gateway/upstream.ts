@@ -138,7 +138,10 @@ export class Upstream implements Dispatcher.DispatchHandler {
     if (this.phase === 'connecting' && nowMs - this.startedMs >= connectTimeoutMs) {
       return this.end({ kind: 'connectFailed', detail: 'connect timeout' });
     }
-    if (this.doneMs !== null && nowMs - this.doneMs >= END_AFTER_DONE_MS) return this.endStream();
+    if (this.doneMs !== null) {
+      if (nowMs - this.doneMs >= END_AFTER_DONE_MS) this.endStream();
+      return;
+    }
     if (this.committedAt !== null) {
       if (nowMs - this.lastProgressMs >= stallTimeoutMs) this.fault('stall', 'no token');
       return;
@@ -194,6 +197,8 @@ export class Upstream implements Dispatcher.DispatchHandler {
     if (this.phase === 'connecting') return this.end({ kind: 'connectFailed', detail });
     // The status was the answer; a body that is cut behind it adds nothing.
     if (this.phase === 'error') return this.endError();
+    // Nothing is lacking behind `[DONE]`.
+    if (this.whole) return this.endStream();
     this.fault('reset', detail);
   }
 
