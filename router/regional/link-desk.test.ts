@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { linkRules, siblingsAt } from './link-desk.ts';
+import { hello } from '../../shared/runtime/link-fakes.ts';
+import { linkRules, messagesPerS, siblingsAt } from './link-desk.ts';
 import type { PoolOptions } from './options.ts';
 
 const pool = (
@@ -81,4 +82,13 @@ describe('the workers of a router, as an agent reaches them', () => {
     expect(siblingsAt('ws://routers.internal:8081', [])).toEqual([]);
     expect(siblingsAt(null, [8081])).toEqual([]);
   });
+});
+
+test('an agent may say twice what its targets have to say in an interval, and never so little that noise would count', () => {
+  const of = (ranks: number) => ({
+    ...hello(),
+    engines: hello().engines.map((engine) => ({ ...engine, ranks })),
+  });
+  expect(messagesPerS(of(1), 50)).toBe(200);
+  expect(messagesPerS(of(64), 50)).toBe(64 * 20 * 2 * 2);
 });

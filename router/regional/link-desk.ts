@@ -18,17 +18,21 @@ import type { PoolOptions, RouterOptions } from './options.ts';
 
 /** Replicas remembered at most, links gone included. */
 const MAX_REPLICAS = 16_384;
+/** Messages of one agent in a second that are never too many. */
+const MESSAGES_PER_S_MIN = 200;
 
 export interface LinkDeskDeps {
   readonly options: RouterOptions;
   readonly runtime: RoleRuntime;
   readonly post: (event: RouterEvent) => void;
-  /** A link that was up has ended. */
+  /** A link has ended, up or not. */
   readonly ended: (reason: LinkEnd) => void;
   /** Configured pools of the generation that runs. */
   readonly pools: () => readonly PoolOptions[];
   /** Secrets of the generation that runs, for pools that have none of their own. */
   readonly linkSecrets: () => readonly string[];
+  /** The least time between two reports of a target that a welcome names. */
+  readonly reportIntervalMs: () => number;
   /** Link ports of all workers of this router, itself included; empty where it is one process. */
   readonly workerPorts: () => readonly number[];
   readonly tls: ServerTls | null;
@@ -69,6 +73,8 @@ export class LinkDesk {
         this.deps.ended(reason);
         this.deps.post({ kind: 'linkDown', link, reason });
       },
+      onTurnedAway: (reason) => this.deps.ended(reason),
+      messagesPerS: (hello) => messagesPerS(hello, this.deps.reportIntervalMs()),
     });
   }
 
@@ -139,6 +145,15 @@ export class LinkDesk {
     this.poolOfReplica.delete(replica);
     this.loras.delete(replica);
   }
+}
+
+/**
+ * Each target has a report and a delta of its prefixes in an interval; twice of that, so that nobody is cut off for a
+ * timer that fires early. What had to wait on a slow network may come at once (the link's own burst).
+ */
+export function messagesPerS(hello: Hello, intervalMs: number): number {
+  const targets = hello.engines.reduce((sum, { ranks }) => sum + ranks, 0);
+  return Math.max(MESSAGES_PER_S_MIN, (2 * 2 * targets * 1_000) / intervalMs);
 }
 
 /**

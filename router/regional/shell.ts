@@ -66,6 +66,7 @@ export class RegionalShell {
       ended: (reason) => metrics.add('link_ends_total', { reason }),
       pools: () => this.reloadable.pools,
       linkSecrets: () => this.reloadable.linkSecrets,
+      reportIntervalMs: () => this.reloadable.settings.minReportIntervalMs,
       workerPorts: deps.workerPorts ?? (() => []),
       tls: deps.tls.listener('links'),
       handshakeFailed: deps.tls.failedAt('links'),

@@ -31,7 +31,13 @@ import {
   type LinkEndpoint,
   type Resolve,
 } from './link-names.ts';
-import { LINK_LIMITS, LinkSocket, type LinkEnd, type LinkLimits } from './link-socket.ts';
+import {
+  LINK_LIMITS,
+  LinkSocket,
+  type LinkEnd,
+  type LinkFault,
+  type LinkLimits,
+} from './link-socket.ts';
 import type { RoleRuntime } from './role.ts';
 
 export interface LinkClientOptions {
@@ -261,6 +267,7 @@ class Dialler implements LinkClient {
       timers: runtime.timers,
       limits: this.#limits,
       onFrame: (frame) => this.#receive(live, frame),
+      onFault: (fault) => this.#fault(live, fault),
       onEnd: (reason) => this.#end(live, reason),
     });
     const live: LiveLink = {
@@ -294,18 +301,27 @@ class Dialler implements LinkClient {
   }
 
   #malformed(live: LiveLink, detail: string): void {
+    this.#fault(live, { reason: 'bad_frame', detail });
+    live.socket.close('bad_frame');
+  }
+
+  /** Whatever else is wrong is said when the link is down. */
+  #fault(live: LiveLink, { reason, detail }: LinkFault): void {
+    if (reason !== 'bad_frame') return;
     this.#counts.malformed += 1;
     this.#log('warn', live.dialled, 'link closed: bad frame', { detail });
-    live.socket.close('bad_frame');
   }
 
   #welcome(live: LiveLink, welcome: Welcome): void {
     const { dialled } = live;
     if (welcome.protocol !== PROTOCOL_VERSION) return live.socket.close('protocol_too_old');
+    if (live.welcomed && dialled.routerId !== welcome.routerId) {
+      return this.#malformed(live, 'a welcome of another router');
+    }
     const older = this.#linkTo(welcome.routerId, live);
     live.cancelWelcome();
     live.welcomed = true;
-    live.siblings = siblingUrls(welcome);
+    live.siblings = siblingUrls(welcome, dialled.endpoint.url);
     dialled.routerId = welcome.routerId;
     const { routerId } = welcome;
     this.#changed(dialled, `connected ${routerId}`, () => {
@@ -384,7 +400,9 @@ class Dialler implements LinkClient {
   }
 }
 
-function siblingUrls(welcome: Welcome): URL[] {
+/** What is linked over TLS is not led to addresses without it: the secret goes to each. */
+function siblingUrls(welcome: Welcome, from: URL): URL[] {
   const urls = welcome.siblings.slice(0, MAX_SIBLINGS).map((text) => parseLinkUrl(text));
-  return urls.filter((url) => url !== null);
+  const safe = from.protocol === 'wss:' ? ['wss:'] : ['ws:', 'wss:'];
+  return urls.filter((url) => url !== null && safe.includes(url.protocol)) as URL[];
 }

@@ -5,7 +5,7 @@ import { WebSocket } from 'ws';
 import type { Random } from '../lib/random.ts';
 import type { PeerTrust } from './http-pool.ts';
 import type { LinkEndpoint } from './link-names.ts';
-import type { LinkEnd } from './link-socket.ts';
+import { LINK_WEBSOCKET, type LinkEnd } from './link-socket.ts';
 import { tlsFailure, watchPeer, type TlsFailure } from './tls-peer.ts';
 
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -42,7 +42,7 @@ export function dialEndpoint(options: DialOptions): WebSocket {
   const { endpoint, secret, trust } = options;
   const peers: ReturnType<typeof watchPeer>[] = [];
   const socket = new WebSocket(endpoint.url, {
-    perMessageDeflate: false,
+    ...LINK_WEBSOCKET,
     maxPayload: options.maxFrameBytes,
     handshakeTimeout: CONNECT_TIMEOUT_MS,
     lookup: lookupOf(endpoint.address),

@@ -48,6 +48,7 @@ export class LinkNames {
     const hosts = new Set(urls.map((url) => hostOf(url)));
     await Promise.all([...hosts].map((host) => this.#refresh(host)));
     for (const host of this.#known.keys()) if (!hosts.has(host)) this.#known.delete(host);
+    for (const host of this.#unresolved) if (!hosts.has(host)) this.#unresolved.delete(host);
     const endpoints = new Map<string, LinkEndpoint>();
     for (const url of urls) {
       for (const address of this.#known.get(hostOf(url)) ?? []) {

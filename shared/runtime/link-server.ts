@@ -1,13 +1,14 @@
 // A router's side of the link: agents dial `/link` with a bearer secret, say hello, and are let in or closed by
 // name. What a message means is the owner's business.
 //
+//   connect   few from one address that have not linked yet, and not more than there may be links: else dropped
 //   upgrade   path, links' number, secret or certificate   else 404, 503, 401
 //   hello     within `helloTimeoutMs`, small, a version we speak, a pool that the secret may speak for
 //   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
 //   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's
 
 import type { IncomingMessage, Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { LinkId } from '../model/ids.ts';
@@ -22,7 +23,14 @@ import {
 } from '../protocol/messages.ts';
 import type { Clock } from './clock.ts';
 import { grantFor, grantsPool, type LinkGrant, type LinkRules } from './link-credentials.ts';
-import { LINK_LIMITS, LinkSocket, type LinkEnd, type LinkLimits } from './link-socket.ts';
+import {
+  LINK_LIMITS,
+  LINK_WEBSOCKET,
+  LinkSocket,
+  type LinkEnd,
+  type LinkFault,
+  type LinkLimits,
+} from './link-socket.ts';
 import type { Logger } from './log.ts';
 import type { Timers } from './timers.ts';
 import { peerCertificate, type PeerCertificate } from './tls-peer.ts';
@@ -48,18 +56,25 @@ export interface LinkServerOptions {
   readonly log: Logger;
   readonly limits?: Partial<LinkLimits>;
   readonly maxLinks?: number;
+  /** Connections of one address that have not linked yet, at most. */
+  readonly maxPending?: number;
   readonly helloTimeoutMs?: number;
+  /** Messages that an agent may send in a second, sustained, where that is less than any link may carry. */
+  readonly messagesPerS?: (hello: Hello) => number;
   /** `certified`: the agent showed a certificate that the listener accepts. */
   readonly onHello: (hello: Hello, certified: boolean) => LinkVerdict | Promise<LinkVerdict>;
   /** `reachedAt`: the URL that the agent dialled, without a path; null where it did not say. */
   readonly onUp: (link: LinkId, hello: Hello, reachedAt: string | null) => void;
   readonly onMessage: (link: LinkId, message: Exclude<AgentMessage, Hello>) => void;
   readonly onDown: (link: LinkId, reason: LinkEnd) => void;
+  /** A link has ended that was never up. */
+  readonly onTurnedAway?: (reason: LinkEnd) => void;
 }
 
 /** Totals since the start. */
 export interface LinkServerStats {
   readonly links: number;
+  /** Connections that did not become links: no upgrade, no secret, too many. */
   readonly refusedUpgrades: number;
   readonly malformed: number;
   readonly unknownKinds: number;
@@ -77,6 +92,9 @@ export interface LinkServer {
 }
 
 const MAX_LINKS = 4_096;
+const MAX_PENDING = 256;
+/** Connections beyond the links that may be there: those on their way in, those refused. */
+const SPARE_CONNECTIONS = 64;
 const HELLO_TIMEOUT_MS = 5_000;
 /** Milliseconds for the owner's verdict, address proof included. */
 const VERDICT_TIMEOUT_MS = 10_000;
@@ -111,6 +129,7 @@ class Links implements LinkServer {
   readonly #peers = new Map<LinkId, Peer>();
   readonly #sockets = new Set<WebSocket>();
   readonly #warned = new Map<string, number>();
+  readonly #pending = new Pending();
   #stopBeat: () => void = () => undefined;
   #opened = 0;
   #closing = false;
@@ -130,16 +149,23 @@ class Links implements LinkServer {
         tls: options.tls ?? null,
         handshakeFailed: options.handshakeFailed ?? (() => undefined),
       },
-      (_request, response) => response.writeHead(426, { connection: 'close' }).end(),
+      (_request, response) => {
+        this.#counts.refusedUpgrades += 1;
+        response.writeHead(426, { connection: 'close' }).end();
+      },
     );
-    this.#http.maxConnections = this.#maxLinks() + 64;
+    this.#http.maxConnections = this.#maxLinks() + SPARE_CONNECTIONS;
     this.#upgrader = new WebSocketServer({
       noServer: true,
       clientTracking: false,
-      perMessageDeflate: false,
+      ...LINK_WEBSOCKET,
       maxPayload: this.#limits.maxFrameBytes,
     });
+    this.#upgrader.on('wsClientError', (_error, stream) => this.#refuse(stream, '400 Bad Request'));
     this.#http.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head));
+    this.#http.on('clientError', (_error, stream) => this.#refuse(stream, '400 Bad Request'));
+    this.#http.on('connection', (stream) => this.#connected(stream));
+    this.#http.on('drop', () => this.#overrun('connections', this.#maxLinks() + SPARE_CONNECTIONS));
   }
 
   get port(): number {
@@ -190,13 +216,30 @@ class Links implements LinkServer {
     return this.#options.maxLinks ?? MAX_LINKS;
   }
 
+  #connected(stream: Socket): void {
+    const address = stream.remoteAddress ?? '';
+    if (this.#pending.enter(stream) <= (this.#options.maxPending ?? MAX_PENDING)) return;
+    stream.destroy();
+    this.#overrun('pending', this.#options.maxPending ?? MAX_PENDING, address);
+  }
+
+  #overrun(limit: 'connections' | 'links' | 'pending', most: number, remoteAddress = ''): void {
+    this.#counts.refusedUpgrades += 1;
+    this.#warnOf(`${limit} ${remoteAddress}`, () => {
+      this.#options.log.warn({ limit, most, remoteAddress }, 'link refused: too many');
+    });
+  }
+
   #upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
+    this.#pending.leave(request.socket);
     stream.on('error', () => stream.destroy());
     const path = (request.url ?? '').split('?', 1)[0];
     const remoteAddress = request.socket.remoteAddress ?? '';
     if (path !== '/link') return this.#refuse(stream, '404 Not Found');
-    if (this.#closing || this.#peers.size >= this.#maxLinks()) {
-      return this.#refuse(stream, '503 Service Unavailable');
+    if (this.#closing) return this.#refuse(stream, '503 Service Unavailable');
+    if (this.#peers.size >= this.#maxLinks()) {
+      this.#overrun('links', this.#maxLinks(), remoteAddress);
+      return end(stream, '503 Service Unavailable');
     }
     const certificate = peerCertificate(request.socket, this.#options.clock.wallMs());
     const grant = this.#grant(request, remoteAddress, certificate);
@@ -238,7 +281,7 @@ class Links implements LinkServer {
 
   #refuse(stream: Duplex, status: string): void {
     this.#counts.refusedUpgrades += 1;
-    stream.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+    end(stream, status);
   }
 
   #reachedAt(host: string | undefined): string | null {
@@ -260,6 +303,7 @@ class Links implements LinkServer {
       timers,
       limits: this.#limits,
       onFrame: (frame) => this.#receive(peer, frame),
+      onFault: (fault) => this.#fault(peer, fault),
       onEnd: (reason) => this.#end(peer, reason),
     });
     const peer: Peer = {
@@ -267,9 +311,7 @@ class Links implements LinkServer {
       socket: linkSocket,
       ...who,
       phase: 'greeting',
-      cancelDeadline: timers.after(helloTimeoutMs ?? HELLO_TIMEOUT_MS, () => {
-        linkSocket.close('hello_timeout');
-      }),
+      cancelDeadline: timers.after(helloTimeoutMs ?? HELLO_TIMEOUT_MS, () => this.#late(peer)),
     };
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
@@ -296,19 +338,31 @@ class Links implements LinkServer {
   }
 
   #malformed(peer: Peer, detail: string): void {
-    this.#counts.malformed += 1;
-    const fields = { link: peer.link, remoteAddress: peer.remoteAddress, detail };
-    this.#options.log.warn(fields, 'link closed: bad frame');
+    this.#fault(peer, { reason: 'bad_frame', detail });
     peer.socket.close('bad_frame');
+  }
+
+  #fault({ link, remoteAddress }: Peer, { reason, detail }: LinkFault): void {
+    if (reason === 'bad_frame') this.#counts.malformed += 1;
+    const text = reason === 'bad_frame' ? 'link closed: bad frame' : 'link closed: flooded';
+    this.#warnOf(`${text} ${remoteAddress} ${detail}`, () => {
+      this.#options.log.warn({ link, remoteAddress, reason, detail }, text);
+    });
+  }
+
+  /** No hello, or no verdict about it, in time. */
+  #late({ link, remoteAddress, phase, socket }: Peer): void {
+    this.#warnOf(`late ${remoteAddress} ${phase}`, () => {
+      this.#options.log.warn({ link, remoteAddress, phase }, 'link closed: no hello in time');
+    });
+    socket.close('hello_timeout');
   }
 
   async #judge(peer: Peer, hello: Hello): Promise<void> {
     peer.cancelDeadline();
     peer.phase = 'judging';
     peer.socket.pause();
-    peer.cancelDeadline = this.#options.timers.after(VERDICT_TIMEOUT_MS, () => {
-      peer.socket.close('hello_timeout');
-    });
+    peer.cancelDeadline = this.#options.timers.after(VERDICT_TIMEOUT_MS, () => this.#late(peer));
     const verdict = await this.#verdict(peer, hello);
     if (peer.socket.ended) return;
     peer.cancelDeadline();
@@ -339,5 +393,44 @@ class Links implements LinkServer {
     peer.cancelDeadline();
     this.#peers.delete(peer.link);
     if (peer.phase === 'up') this.#options.onDown(peer.link, reason);
+    else this.#options.onTurnedAway?.(reason);
   }
+}
+
+/** Connections that have not asked for an upgrade yet, by address. */
+class Pending {
+  readonly #counts = new Map<string, number>();
+  /** By address and port: under TLS the socket of a request is another object than the connection. */
+  readonly #leaving = new Map<string, () => void>();
+
+  /** How many there are of its address, itself included. */
+  enter(stream: Socket): number {
+    const { remoteAddress = '' } = stream;
+    const key = keyOf(stream);
+    const count = (this.#counts.get(remoteAddress) ?? 0) + 1;
+    this.#counts.set(remoteAddress, count);
+    const leave = (): void => {
+      if (!this.#leaving.delete(key)) return;
+      const left = (this.#counts.get(remoteAddress) ?? 1) - 1;
+      if (left > 0) this.#counts.set(remoteAddress, left);
+      else this.#counts.delete(remoteAddress);
+    };
+    this.#leaving.set(key, leave);
+    stream.once('close', leave);
+    return count;
+  }
+
+  leave(stream: Socket): void {
+    this.#leaving.get(keyOf(stream))?.();
+  }
+}
+
+function keyOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
+/** Destroyed as soon as the answer is on its way: a peer that never closes would keep the connection for ever. */
+function end(stream: Duplex, status: string): void {
+  stream.once('finish', () => stream.destroy());
+  stream.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
 }

@@ -2,7 +2,11 @@
 //
 //   liveness   a ping every `pingIntervalMs`; nothing received for `silentMs` ends it as `silent`
 //   sending    more than `maxBufferedBytes` unsent ends it as `flooded`: a slow peer costs no unbounded memory
-//   receiving  token buckets for messages and bytes; past them it ends as `flooded`
+//   receiving  token buckets for messages (pings and pongs among them) and bytes; past them it ends as `flooded`, and
+//              nothing more is read from it
+//   framing    what is no WebSocket, text, or many fragments ends it as `bad_frame`
+//
+// What this side finds wrong is told by `onFault` before the end: a close by the peer under the same name is not.
 //
 // It ends exactly once: `onEnd` comes after the call that ended it has returned, and no frame comes after the end.
 
@@ -37,12 +41,19 @@ export const LINK_LIMITS: LinkLimits = {
 /** Why a link ended: a named close of either side, or what happened to the connection. */
 export type LinkEnd = CloseReason | 'lost' | 'silent' | 'too_large' | 'going_away';
 
+/** What this side found wrong with a peer. */
+export interface LinkFault {
+  readonly reason: 'bad_frame' | 'flooded' | 'too_large';
+  readonly detail: string;
+}
+
 export interface LinkSocketOptions {
   readonly socket: WebSocket;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly limits: LinkLimits;
   readonly onFrame: (frame: Uint8Array) => void;
+  readonly onFault: (fault: LinkFault) => void;
   readonly onEnd: (reason: LinkEnd) => void;
 }
 
@@ -50,6 +61,12 @@ const BURST_S = 4;
 /** ms that a peer may take to answer a close before its socket is destroyed. */
 const CLOSE_WAIT_MS = 1_000;
 const CODE_MESSAGE_TOO_BIG = 1009;
+/** How both sides open their WebSockets: pings are answered here, within the bounds, and nobody of ours fragments. */
+export const LINK_WEBSOCKET = {
+  perMessageDeflate: false,
+  autoPong: false,
+  maxFragments: 64,
+} as const;
 const NAME_OF_CODE = new Map<number, CloseReason>(
   Object.entries(CLOSE_CODES).map(([name, code]) => [code, name as CloseReason]),
 );
@@ -60,6 +77,7 @@ export class LinkSocket {
   #heardMs: number;
   #pausedFrames: Uint8Array[] | null = null;
   #refilledMs: number;
+  #messagesPerS: number;
   #messageTokens: number;
   #byteTokens: number;
 
@@ -67,13 +85,14 @@ export class LinkSocket {
     this.#options = options;
     this.#heardMs = options.clock.nowMs();
     this.#refilledMs = this.#heardMs;
-    this.#messageTokens = options.limits.messagesPerS * BURST_S;
+    this.#messagesPerS = options.limits.messagesPerS;
+    this.#messageTokens = this.#messagesPerS * BURST_S;
     this.#byteTokens = options.limits.bytesPerS * BURST_S;
     const socket = options.socket;
     socket.binaryType = 'nodebuffer';
     socket.on('message', (data, binary) => this.#receive(data, binary));
-    socket.on('ping', () => this.#heard());
-    socket.on('pong', () => this.#heard());
+    socket.on('ping', (data) => this.#pinged(data));
+    socket.on('pong', (data) => void this.#control(data));
     socket.on('error', (error) => this.#fail(error));
     socket.on('close', (code) => this.#finish(endOfCode(code)));
   }
@@ -87,11 +106,17 @@ export class LinkSocket {
     const { socket, limits } = this.#options;
     if (this.#ended || socket.readyState !== WebSocket.OPEN) return false;
     if (socket.bufferedAmount + frame.length > limits.maxBufferedBytes) {
-      this.#destroy('flooded');
+      this.#flooded('it does not read');
       return false;
     }
     socket.send(frame, { binary: true });
     return true;
+  }
+
+  /** From now on no more messages than this in a second, where that is less than before. */
+  limitMessages(perS: number): void {
+    this.#messagesPerS = Math.min(this.#messagesPerS, perS);
+    this.#messageTokens = Math.min(this.#messageTokens, this.#messagesPerS * BURST_S);
   }
 
   /** Called every `pingIntervalMs` by the owner, which has one timer for all its links. */
@@ -130,10 +155,36 @@ export class LinkSocket {
   #receive(data: RawData, binary: boolean): void {
     if (this.#ended) return;
     this.#heard();
-    if (!binary || !Buffer.isBuffer(data)) return this.close('bad_frame');
-    if (!this.#admit(data.length)) return this.#destroy('flooded');
+    if (!binary || !Buffer.isBuffer(data)) {
+      this.#options.onFault({ reason: 'bad_frame', detail: 'a text frame' });
+      return this.close('bad_frame');
+    }
+    if (!this.#admit(data.length)) return this.#flooded('it sends more than a link may carry');
     if (this.#pausedFrames === null) return this.#options.onFrame(data);
     this.#pausedFrames.push(data);
+  }
+
+  /** Whether a ping or pong is within the bounds. */
+  #control(data: Buffer): boolean {
+    if (this.#ended) return false;
+    this.#heard();
+    const admitted = this.#admit(data.length);
+    if (!admitted) this.#flooded('it sends more pings than a link may carry');
+    return admitted;
+  }
+
+  #pinged(data: Buffer): void {
+    const { socket, limits } = this.#options;
+    if (!this.#control(data) || socket.readyState !== WebSocket.OPEN) return;
+    if (socket.bufferedAmount > limits.maxBufferedBytes) return this.#flooded('it does not read');
+    socket.pong(data);
+  }
+
+  #flooded(detail: string): void {
+    if (this.#ended) return;
+    this.#options.onFault({ reason: 'flooded', detail });
+    this.#destroy('flooded');
+    this.#options.socket.pause();
   }
 
   #admit(bytes: number): boolean {
@@ -141,7 +192,7 @@ export class LinkSocket {
     const nowMs = clock.nowMs();
     const passedS = Math.max(0, nowMs - this.#refilledMs) / 1_000;
     this.#refilledMs = nowMs;
-    this.#messageTokens = refill(this.#messageTokens, limits.messagesPerS, passedS) - 1;
+    this.#messageTokens = refill(this.#messageTokens, this.#messagesPerS, passedS) - 1;
     this.#byteTokens = refill(this.#byteTokens, limits.bytesPerS, passedS) - bytes;
     return this.#messageTokens >= 0 && this.#byteTokens >= 0;
   }
@@ -162,8 +213,10 @@ export class LinkSocket {
   }
 
   #fail(error: Error): void {
-    const tooLarge = (error as { code?: unknown }).code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH';
-    this.#finish(tooLarge ? 'too_large' : 'lost');
+    if (this.#ended) return;
+    const reason = faultOf((error as { code?: unknown }).code);
+    if (reason !== null) this.#options.onFault({ reason, detail: error.message });
+    this.#finish(reason ?? 'lost');
   }
 
   #finish(reason: LinkEnd): void {
@@ -172,6 +225,12 @@ export class LinkSocket {
     this.#pausedFrames = null;
     queueMicrotask(() => this.#options.onEnd(reason));
   }
+}
+
+/** What the WebSocket itself refuses; null for what happened to the connection. */
+function faultOf(code: unknown): LinkFault['reason'] | null {
+  if (typeof code !== 'string' || !code.startsWith('WS_ERR_')) return null;
+  return code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? 'too_large' : 'bad_frame';
 }
 
 function refill(tokens: number, perS: number, passedS: number): number {
