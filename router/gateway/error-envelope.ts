@@ -8,8 +8,8 @@ export interface ErrorAnswer {
   readonly body: Buffer;
   readonly contentType: string;
   readonly shouldRetry: boolean;
-  /** Whole seconds, 1 to 60: SDKs ignore or mistreat longer waits. */
-  readonly retryAfterS: number | null;
+  /** 1,000 to 60,000 ms: SDKs ignore or mistreat longer waits. */
+  readonly retryAfterMs: number | null;
 }
 
 export interface ErrorFacts {
@@ -29,7 +29,7 @@ export function errorAnswer(facts: ErrorFacts): ErrorAnswer {
     body: Buffer.from(JSON.stringify(envelope(facts))),
     contentType: JSON_TYPE,
     shouldRetry: row.retryable,
-    retryAfterS: retryAfterS(facts.retryAfterMs ?? null),
+    retryAfterMs: saidMs(facts.retryAfterMs ?? null),
   };
 }
 
@@ -58,7 +58,7 @@ export function errorBodyEvent(body: Buffer): string {
  * is, HTML and nothing as the status.
  */
 export function engineErrorAnswer(status: number, body: Buffer): ErrorAnswer {
-  const common = { status, contentType: JSON_TYPE, shouldRetry: false, retryAfterS: null };
+  const common = { status, contentType: JSON_TYPE, shouldRetry: false, retryAfterMs: null };
   const value = parse(body);
   const error = isObject(value) && isObject(value['error']) ? value['error'] : null;
   if (typeof error?.['message'] === 'string') return { ...common, body };
@@ -86,8 +86,8 @@ function envelope(facts: ErrorFacts): object {
   };
 }
 
-function retryAfterS(ms: number | null): number | null {
-  return ms === null ? null : Math.min(60, Math.max(1, Math.ceil(ms / 1_000)));
+function saidMs(ms: number | null): number | null {
+  return ms === null ? null : Math.min(60_000, Math.max(1_000, Math.ceil(ms)));
 }
 
 function parse(body: Buffer): unknown {

@@ -1,6 +1,6 @@
 // Every header that answers carry and every request header that is read. The reference page is made from
 // these tables. Nothing that a client sends under `x-spillway-` is believed; it may ask
-// for an explanation there.
+// for an explanation there, and say how long it waits.
 
 export interface HeaderRow {
   readonly name: string;
@@ -93,6 +93,11 @@ export const RESPONSE_HEADERS = [
     help: 'Seconds until a retry makes sense, 1 to 60.',
   },
   {
+    name: 'retry-after-ms',
+    on: 'refusals with a time',
+    help: 'The same in milliseconds; SDKs prefer it.',
+  },
+  {
     name: 'allow',
     on: 'certain refusals',
     help: '405: the methods that the path takes.',
@@ -139,9 +144,20 @@ export const REQUEST_HEADERS = [
   { name: 'traceparent', help: 'Passed on to the engine, with tracestate.' },
   {
     name: 'x-stainless-timeout',
-    help: 'Seconds that the SDK waits: work that cannot be answered by then is not started.',
+    help: "Seconds that Node's SDK waits for the head of an answer: here for the first token; for the whole of an answer that is not streamed. Work that cannot be answered by then is not started.",
   },
-  { name: 'x-stainless-read-timeout', help: 'The same, from Python.' },
+  {
+    name: 'x-stainless-read-timeout',
+    help: "Seconds that Python's SDK bears without a byte: keep-alive comments come sooner than that; without a stream as `x-stainless-timeout`.",
+  },
+  {
+    name: 'x-spillway-deadline-ms',
+    help: 'Milliseconds that a client without such an SDK waits for its first token, or for the whole of an answer that is not streamed. The least of all counts.',
+  },
+  {
+    name: 'x-stainless-retry-count',
+    help: 'Logged, so that retry storms show; a request that comes again may use the room of the queue that is kept for those who were told to.',
+  },
   { name: 'origin', help: 'The page that asks, where `router.clients.cors` is set.' },
   { name: 'expect', help: '`100-continue`: the body is asked for once its headers are accepted.' },
   { name: 'content-encoding', help: '`gzip`, `deflate`, `br` and `identity` are understood.' },
@@ -156,16 +172,6 @@ const SANE_ID = /^[\x21-\x7e]{1,128}$/;
 /** The client's own request id; null when there is none or it is not fit to be echoed. */
 export function clientRequestId(value: string | string[] | undefined): string | null {
   return typeof value === 'string' && SANE_ID.test(value) ? value : null;
-}
-
-/** A day: an answer that may take longer has no deadline to speak of, s. */
-const LONGEST_DEADLINE_S = 86_400;
-
-/** ms that the client's SDK waits for an answer; null when it does not say. */
-export function clientDeadlineMs(headers: Readonly<Record<string, unknown>>): number | null {
-  const value = headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'];
-  const seconds = typeof value === 'string' ? Number(value) : Number.NaN;
-  return seconds > 0 ? Math.min(seconds, LONGEST_DEADLINE_S) * 1_000 : null;
 }
 
 /** Whether the client asks for the decision in its answer. */

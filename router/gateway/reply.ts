@@ -142,7 +142,14 @@ export class Reply {
   }
 
   private answer(answer: ErrorAnswer, routed: AnswerHeaders): void {
-    const retry = answer.retryAfterS === null ? {} : { 'retry-after': String(answer.retryAfterS) };
+    const { retryAfterMs } = answer;
+    const retry =
+      retryAfterMs === null
+        ? {}
+        : {
+            'retry-after': String(Math.ceil(retryAfterMs / 1_000)),
+            'retry-after-ms': String(retryAfterMs),
+          };
     this.head(answer.status, {
       'content-type': answer.contentType,
       'content-length': String(answer.body.length),

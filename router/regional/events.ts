@@ -41,8 +41,13 @@ export interface RouteRequest {
   readonly work?: RequestWork;
   /** The engine cuts a prompt that is too long: none is refused for its length. Absent: it does not. */
   readonly truncates?: boolean;
-  /** ms from arrival after which the client no longer waits; null when unknown. */
+  /**
+   * ms from arrival after which the client no longer waits for its first token, or where it is not streamed for the
+   * whole answer; null when unknown.
+   */
   readonly clientDeadlineMs: number | null;
+  /** It was refused before, as its client says. Absent: it was not. */
+  readonly comesAgain?: boolean;
   /** Bytes held in memory while it is queued. */
   readonly bodyBytes: number;
   /** One chain an element of a list prompt; none for light work. */

@@ -23,6 +23,10 @@ export interface ExchangeFacts {
   readonly bodyBytes: number;
   /** The client asks for the decision, and may. */
   readonly explain: boolean;
+  /** Tries before this one, as its SDK counts; null when it does not. */
+  readonly retries: number | null;
+  /** ms without a byte of a stream after which the client leaves; null when unknown. */
+  readonly silenceMs: number | null;
   readonly passedHeaders: Readonly<Record<string, string>>;
 }
 
@@ -64,6 +68,7 @@ export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
     cause: end.outcome === 'complete' ? null : progress.lastCause,
     model: progress.model,
     stream: progress.stream,
+    retries: facts.retries === 0 ? null : facts.retries,
     attempts: progress.attempts,
     reason: progress.decision?.reason ?? null,
     bodyBytes: facts.bodyBytes,

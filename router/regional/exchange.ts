@@ -13,6 +13,7 @@ import type { Usage } from '../../shared/protocol/messages.ts';
 import type { BodyHold } from '../gateway/body-budget.ts';
 import { engineErrorAnswer } from '../gateway/error-envelope.ts';
 import type { OpenAiRequest } from '../gateway/openai-request.ts';
+import { keepAliveAfter } from '../gateway/patience.ts';
 import type { Reply } from '../gateway/reply.ts';
 import { serverTiming } from '../gateway/server-timing.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
@@ -181,9 +182,8 @@ export class Exchange implements UpstreamOwner {
       return;
     }
     const silentMs = nowMs - this.reply.lastWriteMs;
-    if (this.stream && !this.gone && silentMs >= this.deps.keepAliveAfterMs()) {
-      this.reply.keepAlive(nowMs);
-    }
+    const afterMs = keepAliveAfter(this.deps.keepAliveAfterMs(), this.facts.silenceMs);
+    if (this.stream && !this.gone && silentMs >= afterMs) this.reply.keepAlive(nowMs);
   }
 
   /** Ends it from this side: a bug met while it was handled, or the router leaves. */

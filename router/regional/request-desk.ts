@@ -10,7 +10,8 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
 import { apiRouteNamed, type ApiRoute } from '../gateway/api-routes.ts';
-import { clientDeadlineMs, passedToEngine, wantsExplain } from '../gateway/headers.ts';
+import { passedToEngine, wantsExplain } from '../gateway/headers.ts';
+import { clientPatience } from '../gateway/patience.ts';
 import { parseOpenAiRequest, type OpenAiRequest } from '../gateway/openai-request.ts';
 import { LimitError, readJsonBody } from '../gateway/read-body.ts';
 import { Deadlines } from './deadlines.ts';
@@ -129,7 +130,7 @@ export class RequestDesk {
     if (named !== null && route === null) {
       throw new FleetError('invalid_request', 'There is no such route.', { param: 'route' });
     }
-    return this.routeRequest({ id, headers }, this.parse(route, body));
+    return this.routeRequest({ id, headers, spentMs: 0 }, this.parse(route, body));
   }
 
   // ── from the core ────────────────────────────────────────────────────────────────────────────────────
@@ -192,6 +193,7 @@ export class RequestDesk {
       throw new FleetError('client_closed', 'The client went away.');
     const { clock } = this.deps.runtime;
     const readMs = clock.nowMs();
+    const patience = clientPatience(asked.headers, request.stream);
     const exchange = new Exchange(
       this.exchangeDeps,
       {
@@ -203,6 +205,8 @@ export class RequestDesk {
         readMs,
         explain: this.reloadable.surface.explain && wantsExplain(asked.headers),
         bodyBytes: request.bytes.length,
+        retries: patience.retries,
+        silenceMs: patience.silenceMs,
         passedHeaders: passedToEngine(asked.headers),
       },
       { request, reply: call.reply, hold },
@@ -213,15 +217,16 @@ export class RequestDesk {
       if (!response.writableFinished) exchange.clientGone();
     });
     const postedMs = clock.nowMs();
-    const asking = { id: call.id, headers: asked.headers };
+    const asking = { id: call.id, headers: asked.headers, spentMs: readMs - call.arrivedMs };
     this.deps.post({ kind: 'arrived', request: this.routeRequest(asking, request) });
     exchange.decided(clock.nowMs() - postedMs);
   }
 
   private routeRequest(
-    { id, headers }: Pick<Explainable, 'id' | 'headers'>,
+    { id, headers, spentMs }: Pick<Explainable, 'id' | 'headers'> & { readonly spentMs: number },
     request: OpenAiRequest,
   ): RouteRequest {
+    const { deadlineMs, retries } = clientPatience(headers, request.stream);
     return {
       id,
       tenant: ONLY_TENANT,
@@ -232,7 +237,9 @@ export class RequestDesk {
       answers: request.answers,
       work: request.work,
       truncates: request.truncates,
-      clientDeadlineMs: clientDeadlineMs(headers),
+      // The client's clock runs while its body is read.
+      clientDeadlineMs: deadlineMs === null ? null : Math.max(1, deadlineMs - spentMs),
+      comesAgain: retries !== null && retries > 0,
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
     };

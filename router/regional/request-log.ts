@@ -38,6 +38,8 @@ export interface RequestRecord {
   readonly pool: string | null;
   readonly replica: string | null;
   readonly rank: number | null;
+  /** Tries before this one, as the client's SDK counts. */
+  readonly retries: number | null;
   readonly attempts: number;
   readonly reason: string | null;
   readonly bodyBytes: number | null;
@@ -102,6 +104,7 @@ function plainRecord(
     route,
     outcome,
     durationMs,
+    retries: null,
     attempts: 0,
     lateError: false,
     ...NOTHING_KNOWN,
