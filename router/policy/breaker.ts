@@ -14,13 +14,23 @@ const OPEN_MAX_MS = 60_000;
 
 export type BreakerState = 'closed' | 'open' | 'half_open';
 
+/** How many of several breakers are not closed: where none is, nobody has to be asked. */
+export interface BreakerTally {
+  tripped: number;
+}
+
 export class Breaker {
+  readonly #tally: BreakerTally;
   #faults = 0;
   #opened = 0;
   #openedAtMs = 0;
   #openUntilMs = Number.NEGATIVE_INFINITY;
   #state: 'closed' | 'open' = 'closed';
   #trial: string | null = null;
+
+  constructor(tally: BreakerTally = { tripped: 0 }) {
+    this.#tally = tally;
+  }
 
   state(nowMs: number): BreakerState {
     if (this.#state === 'closed') return 'closed';
@@ -56,14 +66,14 @@ export class Breaker {
     this.#clearTrial(attempt);
     this.#faults = 0;
     this.#opened = 0;
-    this.#state = 'closed';
+    this.#become('closed');
   }
 
   /** It lives: a half-open breaker closes, but one more fault opens it again. */
   showedLife(attempt: string, settings: BreakerSettings): void {
     if (this.#trial !== attempt) return;
     this.#trial = null;
-    this.#state = 'closed';
+    this.#become('closed');
     this.#faults = settings.breakerFailures - 1;
   }
 
@@ -78,7 +88,7 @@ export class Breaker {
     const state = this.state(nowMs);
     if (state === 'open' || (state === 'half_open' && !wasTrial)) return;
     if (state === 'closed' && this.#faults < settings.breakerFailures) return;
-    this.#state = 'open';
+    this.#become('open');
     this.#openedAtMs = nowMs;
     this.#openUntilMs = nowMs + Math.min(OPEN_MAX_MS, settings.breakerOpenMs * 2 ** this.#opened);
     this.#opened += 1;
@@ -88,8 +98,13 @@ export class Breaker {
   reset(): void {
     this.#faults = 0;
     this.#opened = 0;
-    this.#state = 'closed';
+    this.#become('closed');
     this.#trial = null;
+  }
+
+  #become(state: 'closed' | 'open'): void {
+    if (state !== this.#state) this.#tally.tripped += state === 'open' ? 1 : -1;
+    this.#state = state;
   }
 
   #clearTrial(attempt: string): void {

@@ -34,56 +34,63 @@ export type TokenFigures = Pick<
   'bytesPerToken' | 'partTokens' | 'blockTokens' | 'kappa'
 >;
 
-/** Those figures as the arithmetic takes them, with what stands for unknown ones. */
-export interface TokenView {
-  bytesPerToken: number;
-  /** Of all non-text parts of the prompt together. */
-  partTokens: number;
-  blockTokens: number;
-  kappa: number;
-}
-
 export function promptTokens(
   chain: PromptChain,
   match: PrefixMatch | null,
   figures: TokenFigures | null,
 ): PromptTokens {
   const meter = new PromptMeter(chain);
-  meter.read(meter.viewOf(figures), match?.chunks ?? 0, match);
-  const { prompt, matched, cached, uncached } = meter;
+  const numbers = new Float64Array(TOKEN_FIGURES);
+  writeTokenFigures(numbers, 0, figures);
+  meter.holds(match?.chunks ?? 0, match);
+  meter.partTokens = meter.partTokensOf(figures);
+  meter.read(numbers, 0);
+  const [prompt = 0, matched = 0, cached = 0, uncached = 0] = meter.found;
   return { prompt, matched, cached, uncached };
 }
 
-/** One prompt, measured for many targets: what `read` found last is in its fields. */
-export class PromptMeter implements PromptTokens {
-  prompt = 0;
-  matched = 0;
-  cached = 0;
-  uncached = 0;
-  readonly #chain: PromptChain;
+/** Numbers that `writeTokenFigures` writes. */
+export const TOKEN_FIGURES = 3;
+
+/** Bytes per token, tokens per block and κ, with what stands for unknown ones. */
+export function writeTokenFigures(
+  into: Float64Array,
+  at: number,
+  figures: TokenFigures | null,
+): void {
+  into[at] = Math.max(0.01, figures?.bytesPerToken?.mean ?? ASSUMED_BYTES_PER_TOKEN);
+  into[at + 1] = figures?.blockTokens ?? ASSUMED_BLOCK_TOKENS;
+  into[at + 2] = Math.min(KAPPA_MAX, Math.max(0, figures?.kappa ?? 1));
+}
+
+/** One prompt, measured for many targets: numbers in, numbers out. */
+export class PromptMeter {
+  /** What was read last: prompt, matched, cached, uncached. */
+  readonly found = new Float64Array(4);
+  /** Of all non-text parts together; their number is in the token ids where the prompt came as those. */
+  partTokens = 0;
   readonly #parts: readonly (readonly [kind: string, count: number])[];
-  /** Where the prompt came as token ids; null where its targets' own figure counts. */
-  readonly #bytesPerToken: number | null;
+  /** Where the prompt came as token ids; 0 where its targets' own figure counts. */
+  readonly #bytesPerToken: number;
+  readonly #bytes: number;
+  readonly #tokenIds: number;
+  #match: PrefixMatch | null = null;
+  #chunkBytes = 0;
 
   constructor(chain: PromptChain) {
-    this.#chain = chain;
-    this.#parts = Object.entries(chain.parts);
     const { tokenIds, bytes } = chain;
-    this.#bytesPerToken = tokenIds === null ? null : Math.max(0.01, bytes / Math.max(1, tokenIds));
+    this.#parts = Object.entries(chain.parts);
+    this.#bytesPerToken = tokenIds === null ? 0 : Math.max(0.01, bytes / Math.max(1, tokenIds));
+    this.#bytes = bytes;
+    this.#tokenIds = tokenIds ?? -1;
   }
 
-  viewOf(figures: TokenFigures | null): TokenView {
-    return {
-      bytesPerToken: bytesPerToken(figures),
-      partTokens: this.partTokens(figures),
-      blockTokens: blockTokens(figures),
-      kappa: kappaOf(figures),
-    };
+  get hasParts(): boolean {
+    return this.#parts.length > 0 && this.#tokenIds < 0;
   }
 
-  /** Non-text tokens of the prompt; their number is in its token ids already where it has those. */
-  partTokens(figures: TokenFigures | null): number {
-    if (this.#chain.tokenIds !== null) return 0;
+  partTokensOf(figures: TokenFigures | null): number {
+    if (this.#tokenIds >= 0) return 0;
     let tokens = 0;
     for (const [kind, count] of this.#parts) {
       tokens += count * (figures?.partTokens[kind] ?? ASSUMED_PART_TOKENS);
@@ -91,50 +98,44 @@ export class PromptMeter implements PromptTokens {
     return tokens;
   }
 
-  /** `found`: the leaf that goes with these chunks; null for none. */
-  read(view: TokenView, chunks: number, found: PrefixMatch | null): void {
-    const { bytes, tokenIds } = this.#chain;
-    const perToken = this.#bytesPerToken ?? view.bytesPerToken;
-    const exact = this.#parts.length === 0 ? (found?.leaf?.promptTokens ?? null) : null;
-    const estimated =
-      tokenIds ??
-      (exact === null ? bytes / perToken : exact + (bytes - (found?.leafOffset ?? 0)) / perToken) +
-        view.partTokens;
-    const prompt = Math.max(1, Math.round(estimated));
-    const matched = Math.min(prompt - 1, Math.floor(this.#matchedTokens(view, chunks, found)));
-    const { blockTokens: block, kappa } = view;
+  /** What the targets that are read next hold of it. */
+  holds(chunks: number, match: PrefixMatch | null): void {
+    this.#chunkBytes = chunks * CHUNK_BYTES;
+    this.#match = match?.leaf === null ? null : match;
+  }
+
+  read(figures: Float64Array, at: number): void {
+    const perToken = this.#bytesPerToken === 0 ? (figures[at] as number) : this.#bytesPerToken;
+    const prompt = Math.max(1, Math.round(this.#promptTokens(perToken)));
+    const matched = Math.min(prompt - 1, Math.floor(this.#matchedTokens(perToken)));
+    const block = figures[at + 1] as number;
+    const kappa = figures[at + 2] as number;
     const cached = Math.floor(Math.floor(matched / block) * block * kappa);
-    this.prompt = prompt;
-    this.matched = matched;
-    this.cached = Math.min(cached, prompt - 1);
-    this.uncached = Math.max(1, prompt - cached);
+    this.found[0] = prompt;
+    this.found[1] = matched;
+    this.found[2] = Math.min(cached, prompt - 1);
+    this.found[3] = Math.max(1, prompt - cached);
   }
 
-  #matchedTokens(view: TokenView, chunks: number, found: PrefixMatch | null): number {
-    const { bytes } = this.#chain;
-    const perToken = this.#bytesPerToken ?? view.bytesPerToken;
-    const chunkBytes = chunks * CHUNK_BYTES;
-    const leaf = found?.leaf ?? null;
-    if (found === null || leaf === null) {
-      const share = bytes > 0 ? Math.min(1, chunkBytes / bytes) : 0;
-      return chunkBytes / perToken + view.partTokens * share;
+  #promptTokens(perToken: number): number {
+    if (this.#tokenIds >= 0) return this.#tokenIds;
+    const exact = this.#parts.length === 0 ? (this.#match?.leaf?.promptTokens ?? null) : null;
+    if (exact === null) return this.#bytes / perToken + this.partTokens;
+    return exact + (this.#bytes - (this.#match?.leafOffset ?? 0)) / perToken + this.partTokens;
+  }
+
+  #matchedTokens(perToken: number): number {
+    const match = this.#match;
+    if (match !== null && match.leaf !== null) {
+      const upToLeaf = match.leaf.promptTokens ?? match.leafOffset / perToken;
+      const beyond = Math.max(0, this.#chunkBytes - match.leafOffset) / perToken;
+      return upToLeaf + Math.max(match.leaf.answerTokens, beyond);
     }
-    const upToLeaf = leaf.promptTokens ?? found.leafOffset / perToken;
-    const beyond = Math.max(0, chunkBytes - found.leafOffset) / perToken;
-    return upToLeaf + Math.max(leaf.answerTokens, beyond);
+    if (this.#chunkBytes === 0) return 0;
+    const byChunks = this.#chunkBytes / perToken;
+    if (this.partTokens === 0) return byChunks;
+    return byChunks + this.partTokens * Math.min(1, this.#chunkBytes / this.#bytes);
   }
-}
-
-export function bytesPerToken(figures: TokenFigures | null): number {
-  return Math.max(0.01, figures?.bytesPerToken?.mean ?? ASSUMED_BYTES_PER_TOKEN);
-}
-
-export function blockTokens(figures: TokenFigures | null): number {
-  return figures?.blockTokens ?? ASSUMED_BLOCK_TOKENS;
-}
-
-export function kappaOf(figures: TokenFigures | null): number {
-  return Math.min(KAPPA_MAX, Math.max(0, figures?.kappa ?? 1));
 }
 
 /** The fewest tokens that the prompt can plausibly have; null where nothing was learned. */

@@ -1,15 +1,16 @@
 // The targets of a pool in a row, with what their reports say in one block of numbers: a decision
 // looks at every target of its pool, and reads the figures of a thousand without an object each.
 //
-// Figures follow the report: they are read anew when a target has another one. The list is made anew
+// Figures follow the reports: `sync` reads those anew that are other ones. The list is made anew
 // after `changed()`, which whoever adds or drops a target, or says that a replica left or returned,
 // calls.
 
 import { kthSmallest } from '../../shared/lib/select.ts';
 import { prefillMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { BreakerTally } from '../policy/breaker.ts';
 import { contextLimit } from '../policy/filter.ts';
-import { blockTokens, bytesPerToken, kappaOf } from '../policy/tokens.ts';
+import { writeTokenFigures } from '../policy/tokens.ts';
 import { TYPICAL_TOKENS } from '../policy/unknown.ts';
 import type { ReplicaState, TargetState } from './core-state.ts';
 
@@ -18,37 +19,39 @@ export const FIGURE = {
   /** 1: ready, or slow; 0: neither. */
   serves: 0,
   degraded: 1,
-  /** Tokens; Infinity where unknown, -1 where the model is not served. */
-  contextLimit: 2,
+  /** What `PromptMeter` reads, in its order. */
+  tokens: 2,
   /** Of the bytes per token. */
-  p95: 3,
-  bytesPerToken: 4,
-  blockTokens: 5,
-  kappa: 6,
-  waitingPrefillMs: 7,
-  slotWaitMs: 8,
-  running: 9,
-  runningMax: 10,
-  itlMs: 11,
-  kvUsageRatio: 12,
-  preemptionsPerMin: 13,
+  p95: 5,
+  waitingPrefillMs: 6,
+  slotWaitMs: 7,
+  running: 8,
+  runningMax: 9,
+  itlMs: 10,
+  kvUsageRatio: 11,
+  preemptionsPerMin: 12,
   /** The cost curve; its first is NaN where the target has none. */
-  baseMs: 14,
-  frontMsPerToken: 15,
-  linearMsPerToken: 16,
-  contextMsPerToken2: 17,
-  stepTokens: 18,
+  baseMs: 13,
+  frontMsPerToken: 14,
+  linearMsPerToken: 15,
+  contextMsPerToken2: 16,
+  stepTokens: 17,
   /** ms of a typical prompt by that curve. */
-  typicalMs: 19,
+  typicalMs: 18,
 } as const;
 
-export const FIGURES = 20;
+export const FIGURES = 19;
+/** Models whose limits are kept. */
+const MODELS_MAX = 8;
 
 export class Roster {
+  /** Of all targets of the pool. */
+  readonly breakers: BreakerTally = { tripped: 0 };
   readonly #replicas: ReadonlySet<ReplicaState>;
   readonly #targets: TargetState[] = [];
   #reports: (ReplicaReport | null | undefined)[] = [];
-  #models: (string | null)[] = [];
+  readonly #limits = new Map<string, Float64Array>();
+  #degraded = 0;
   #figures = new Float64Array(0);
   #stale = true;
 
@@ -67,20 +70,39 @@ export class Roster {
     return this.#targets;
   }
 
-  /** Of target k from `k · FIGURES` on; as of the last `read` of each. */
+  /** Of target k from `k · FIGURES` on; as of the last `sync`. */
   get figures(): Float64Array {
-    if (this.#stale) this.#rebuild();
     return this.#figures;
   }
 
-  /** Brings the figures of target k up to date; `model` is the engine's own name. */
-  read(k: number, model: string): void {
-    const report = this.#refresh(k);
-    if (this.#models[k] === model) return;
-    this.#models[k] = model;
-    const limit = report === null ? null : contextLimit(report.models, model);
-    this.#figures[k * FIGURES + FIGURE.contextLimit] =
-      limit === undefined ? -1 : (limit ?? Number.POSITIVE_INFINITY);
+  /** Targets whose phase is `degraded`, as of the last `sync`. */
+  get degraded(): number {
+    return this.#degraded;
+  }
+
+  /** Brings the figures of all targets up to date. */
+  sync(): void {
+    if (this.#stale) this.#rebuild();
+    const targets = this.#targets;
+    const reports = this.#reports;
+    for (let k = 0; k < targets.length; k += 1) {
+      if ((targets[k] as TargetState).report !== reports[k]) this.#refresh(k);
+    }
+  }
+
+  /**
+   * Of each target, as of the last `sync`: the context limit of a model by the engine's own name;
+   * Infinity where unknown, -1 where the model is not served.
+   */
+  limits(model: string): Float64Array {
+    let limits = this.#limits.get(model);
+    if (limits === undefined) {
+      if (this.#limits.size >= MODELS_MAX) this.#limits.clear();
+      limits = new Float64Array(this.#targets.length);
+      for (let k = 0; k < limits.length; k += 1) limits[k] = limitOf(this.#reports[k], model);
+      this.#limits.set(model, limits);
+    }
+    return limits;
   }
 
   /**
@@ -88,11 +110,11 @@ export class Roster {
    * one, not a mixture. Null where no target has one.
    */
   medianCurve(): CostCurve | null {
+    this.sync();
     const { targets } = this;
     const known = new Float64Array(targets.length);
     let count = 0;
     for (let k = 0; k < targets.length; k += 1) {
-      this.#refresh(k);
       const ms = this.#figures[k * FIGURES + FIGURE.typicalMs] as number;
       if (!Number.isNaN(ms)) known[count++] = ms;
     }
@@ -110,14 +132,15 @@ export class Roster {
     return null;
   }
 
-  #refresh(k: number): ReplicaReport | null {
-    const report = (this.#targets[k] as TargetState).report;
-    if (this.#reports[k] === report) return report;
+  #refresh(k: number): void {
+    const { report } = this.#targets[k] as TargetState;
+    const at = k * FIGURES;
     this.#reports[k] = report;
-    this.#models[k] = null;
-    if (report === null) this.#figures.fill(Number.NaN, k * FIGURES, (k + 1) * FIGURES);
-    else writeFigures(this.#figures, k * FIGURES, report);
-    return report;
+    if (this.#figures[at + FIGURE.degraded] === 1) this.#degraded -= 1;
+    if (report === null) this.#figures.fill(Number.NaN, at, at + FIGURES);
+    else writeFigures(this.#figures, at, report);
+    if (this.#figures[at + FIGURE.degraded] === 1) this.#degraded += 1;
+    for (const [model, limits] of this.#limits) limits[k] = limitOf(report, model);
   }
 
   #rebuild(): void {
@@ -128,9 +151,16 @@ export class Roster {
     }
     const count = this.#targets.length;
     this.#reports = Array.from({ length: count }, () => undefined);
-    this.#models = Array.from({ length: count }, () => null);
     this.#figures = new Float64Array(count * FIGURES);
+    this.#limits.clear();
+    this.#degraded = 0;
   }
+}
+
+function limitOf(report: ReplicaReport | null | undefined, model: string): number {
+  if (report === null || report === undefined) return Number.POSITIVE_INFINITY;
+  const limit = contextLimit(report.models, model);
+  return limit === undefined ? -1 : (limit ?? Number.POSITIVE_INFINITY);
 }
 
 function writeFigures(into: Float64Array, at: number, report: ReplicaReport): void {
@@ -139,9 +169,7 @@ function writeFigures(into: Float64Array, at: number, report: ReplicaReport): vo
   into[at + FIGURE.serves] = report.phase === 'ready' || slow ? 1 : 0;
   into[at + FIGURE.degraded] = report.phase === 'degraded' ? 1 : 0;
   into[at + FIGURE.p95] = report.bytesPerToken?.p95 ?? Number.NaN;
-  into[at + FIGURE.bytesPerToken] = bytesPerToken(report);
-  into[at + FIGURE.blockTokens] = blockTokens(report);
-  into[at + FIGURE.kappa] = kappaOf(report);
+  writeTokenFigures(into, at + FIGURE.tokens, report);
   into[at + FIGURE.waitingPrefillMs] = report.waitingPrefillMs ?? Number.NaN;
   into[at + FIGURE.slotWaitMs] = report.slotWaitMs ?? 0;
   into[at + FIGURE.running] = report.running ?? Number.NaN;

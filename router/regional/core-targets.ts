@@ -48,14 +48,14 @@ export function setRanks(state: RegionalState, replica: ReplicaState, ranks: num
   while (replica.targets.length > wanted) {
     const last = replica.targets.at(-1);
     if (last === undefined || last.leases.size > 0) return;
-    state.index.removeTarget(last.slot);
+    forgetTarget(state, last);
     replica.targets.pop();
   }
 }
 
 /** Forgets a replica without open leases. */
 export function dropReplica(state: RegionalState, replica: ReplicaState): void {
-  for (const target of replica.targets) state.index.removeTarget(target.slot);
+  for (const target of replica.targets) forgetTarget(state, target);
   replica.link?.replicas.delete(replica);
   replica.pool.replicas.delete(replica);
   replica.pool.roster.changed();
@@ -86,6 +86,11 @@ export function resumeOf(state: RegionalState, replica: ReplicaState): ResumeSta
   return resume;
 }
 
+function forgetTarget(state: RegionalState, target: TargetState): void {
+  state.index.removeTarget(target.slot);
+  target.breaker.reset();
+}
+
 function newTarget(state: RegionalState, replica: ReplicaState, rank: number): TargetState {
   return {
     replica,
@@ -103,7 +108,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     unacked: new Set(),
     unackedSums: emptySums(),
     openSums: emptySums(),
-    breaker: new Breaker(),
+    breaker: new Breaker(replica.pool.roster.breakers),
     pausedUntilMs: Number.NEGATIVE_INFINITY,
     firstTokenMs: Number.NEGATIVE_INFINITY,
     peakRunning: { current: 0, previous: 0, sinceMs: state.nowMs },

@@ -13,7 +13,7 @@ import { ejected } from '../policy/breaker.ts';
 import { costMs } from '../policy/cost.ts';
 import { filterTarget } from '../policy/filter.ts';
 import { heldOut, type SlowTarget } from '../policy/slow-third.ts';
-import { leastPromptTokens, PromptMeter, type TokenView } from '../policy/tokens.ts';
+import { leastPromptTokens, PromptMeter } from '../policy/tokens.ts';
 import {
   curveOf,
   loadOf,
@@ -34,7 +34,8 @@ const PROMPTS_MATCHED = 64;
  * else has room: slow capacity is capacity.
  */
 export function weigh(state: RegionalState, request: RequestState): Weighing {
-  const slow = slowOut(request.pool);
+  request.pool.roster.sync();
+  const slow = request.pool.roster.degraded === 0 ? NOBODY : slowOut(request.pool);
   weighWithout(state, request, slow);
   if (slow.size > 0 && allFull(state.weighing)) weighWithout(state, request, NOBODY);
   return state.weighing;
@@ -95,25 +96,23 @@ function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut
 
 function filterPool(state: RegionalState, request: RequestState, slow: SlowOut): void {
   const { weighing, nowMs } = state;
-  const { pool, engineModel, tried } = request;
-  const { targets } = pool.roster;
-  const { figures } = pool.roster;
-  const broken = brokenIn(targets, slow, nowMs);
+  const { roster } = request.pool;
+  const { targets, figures } = roster;
+  const limits = roster.limits(request.engineModel);
+  const broken = roster.breakers.tripped === 0 ? NOBODY : brokenIn(targets, slow, nowMs);
   const least = new LeastTokens(request);
+  const plain = request.tried.size === 0 && broken.size === 0 && slow.size === 0;
   for (let place = 0; place < targets.length; place += 1) {
     const target = targets[place] as TargetState;
     const { replica } = target;
-    pool.roster.read(place, engineModel);
     const at = place * FIGURES;
     if (
+      plain &&
       figures[at + FIGURE.serves] === 1 &&
       replica.state !== 'out' &&
       !replica.down &&
       target.pausedUntilMs <= nowMs &&
-      tried.size === 0 &&
-      broken.size === 0 &&
-      slow.size === 0 &&
-      least.fits(figures[at + FIGURE.p95] as number, figures[at + FIGURE.contextLimit] as number)
+      least.fits(figures[at + FIGURE.p95] as number, limits[place] as number)
     ) {
       weighing.add(target, place);
       continue;
@@ -148,15 +147,12 @@ function reasonAgainst(
   );
 }
 
-/** Breakers that count now. Mostly none is open, and then nobody has to be counted. */
+/** Breakers that count now. */
 function brokenIn(
   targets: readonly TargetState[],
   slow: SlowOut,
   nowMs: number,
 ): ReadonlySet<TargetState> {
-  let some = false;
-  for (const { breaker } of targets) some ||= breaker.blocks(nowMs);
-  if (!some) return NOBODY;
   return ejected(
     targets.filter((target) => isReady(target, slow)),
     nowMs,
@@ -195,44 +191,49 @@ class LeastTokens {
 
 function measurePrompts(state: RegionalState, request: RequestState): void {
   const { prompts } = request.request;
+  if (prompts.length !== 1) state.weighing.clearColumns();
   for (let p = 0; p < prompts.length; p += 1) measurePrompt(state, request, p);
 }
 
 function measurePrompt(state: RegionalState, request: RequestState, p: number): void {
   const { index, weighing } = state;
-  const chain = request.request.prompts[p];
+  const { prompts } = request.request;
+  const chain = prompts[p];
   if (chain === undefined) return;
   const { values, places, targets } = weighing;
   const { figures } = request.pool.roster;
   const meter = new PromptMeter(chain);
-  const parts = Object.keys(chain.parts).length > 0;
-  const view: TokenView = { bytesPerToken: 1, partTokens: 0, blockTokens: 1, kappa: 1 };
+  const write = prompts.length === 1 ? setPrompt : addPrompt;
   const depths = p < PROMPTS_MATCHED ? index.walk(chain) : null;
   for (let k = 0; k < targets.length; k += 1) {
     const target = targets[k] as TargetState;
-    const from = (places[k] as number) * FIGURES;
-    view.bytesPerToken = figures[from + FIGURE.bytesPerToken] as number;
-    view.blockTokens = figures[from + FIGURE.blockTokens] as number;
-    view.kappa = figures[from + FIGURE.kappa] as number;
-    if (parts) view.partTokens = meter.partTokens(target.report);
     const chunks = depths === null ? 0 : (depths[target.slot] as number);
-    const found = depths === null ? null : index.leafAt(target.slot, chain, chunks);
-    meter.read(view, chunks, found);
-    const at = k * COLUMNS;
-    addPrompt(values, at, meter);
+    meter.holds(chunks, depths === null ? null : index.leafAt(target.slot, chain, chunks));
+    if (meter.hasParts) meter.partTokens = meter.partTokensOf(target.report);
+    meter.read(figures, (places[k] as number) * FIGURES + FIGURE.tokens);
+    write(values, k * COLUMNS, meter.found);
   }
 }
 
-function addPrompt(values: Float64Array, at: number, meter: PromptMeter): void {
-  const { uncached } = meter;
-  const cached = meter.prompt - uncached;
-  values[at + COLUMN.uncached] = (values[at + COLUMN.uncached] as number) + uncached;
-  values[at + COLUMN.prompt] = (values[at + COLUMN.prompt] as number) + (cached + uncached);
-  values[at + COLUMN.context] =
-    (values[at + COLUMN.context] as number) + uncached * (cached + uncached / 2);
-  values[at + COLUMN.promptTokens] = (values[at + COLUMN.promptTokens] as number) + meter.prompt;
-  values[at + COLUMN.matchedTokens] = (values[at + COLUMN.matchedTokens] as number) + meter.matched;
-  values[at + COLUMN.cachedTokens] = (values[at + COLUMN.cachedTokens] as number) + meter.cached;
+function setPrompt(values: Float64Array, at: number, found: Float64Array): void {
+  const prompt = found[0] as number;
+  const uncached = found[3] as number;
+  const cached = prompt - uncached;
+  values[at + COLUMN.uncached] = uncached;
+  values[at + COLUMN.prompt] = cached + uncached;
+  values[at + COLUMN.context] = uncached * (cached + uncached / 2);
+  values[at + COLUMN.promptTokens] = prompt;
+  values[at + COLUMN.matchedTokens] = found[1] as number;
+  values[at + COLUMN.cachedTokens] = found[2] as number;
+}
+
+const ONE = new Float64Array(COLUMNS);
+
+function addPrompt(values: Float64Array, at: number, found: Float64Array): void {
+  setPrompt(ONE, 0, found);
+  for (let column = COLUMN.uncached; column < COLUMNS; column += 1) {
+    values[at + column] = (values[at + column] as number) + (ONE[column] as number);
+  }
 }
 
 /** ms of prefill by the curve in a target's figures: `sumsMs`, number by number. */

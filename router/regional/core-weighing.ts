@@ -76,13 +76,17 @@ export class Weighing {
     this.#objects.length = 0;
   }
 
-  /** Another candidate; its columns are zero. */
+  /** Another candidate, whose columns are still to be filled. */
   add(target: TargetState, place: number): void {
     const k = this.targets.length;
     if (k >= this.places.length) this.#grow();
     this.targets.push(target);
     this.places[k] = place;
-    this.values.fill(0, k * COLUMNS, (k + 1) * COLUMNS);
+  }
+
+  /** Nothing is asked of anybody: for prompts that add up, and for none. */
+  clearColumns(): void {
+    this.values.fill(0, 0, this.targets.length * COLUMNS);
   }
 
   setLoad(k: number, load: { readonly full: boolean; readonly closed: boolean; learned: boolean }) {
