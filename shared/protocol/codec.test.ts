@@ -91,7 +91,9 @@ const prefix = fc.record({
   rank: fc.nat(1_023),
   incarnation: id,
   seq: u32,
-  runs: fc.array(fc.record({ parentLow: u32, parentHigh: u32, depth: u32, hashes: words })),
+  runs: fc.array(
+    fc.record({ parentLow: u32, parentHigh: u32, depth: fc.nat(131_072), hashes: words }),
+  ),
   leaves: fc.array(
     fc.record({
       hashLow: u32,
@@ -246,6 +248,14 @@ describe('frames of a newer peer', () => {
   });
 });
 
+const CURVE = {
+  baseMs: 1,
+  frontMsPerToken: 0,
+  linearMsPerToken: 0.1,
+  contextMsPerToken2: 0,
+  stepTokens: 2_048,
+};
+
 describe('malformed frames', () => {
   const inner = (report as unknown as { report: Record<string, unknown> }).report;
   const spoilt: [string, unknown][] = [
@@ -264,6 +274,44 @@ describe('malformed frames', () => {
       expect(decodeAgentMessage(frame)).toMatchObject({ ok: false, reason: 'malformed' });
     });
   }
+
+  it('refuses figures so great that sums of them never come back, and divisors near 0', () => {
+    const mean = { mean: 4, p5: 3, p95: 5 };
+    const vast: [string, unknown][] = [
+      ['figure', { ...inner, waitingPrefillMs: 1e300 }],
+      ['coefficient', { ...inner, prefillCost: { ...CURVE, contextMsPerToken2: 1e200 } }],
+      ['divisor', { ...inner, bytesPerToken: { ...mean, p95: 1e-300 } }],
+    ];
+    for (const [what, spoilt] of vast) {
+      const frame = packed({ kind: 'report', report: spoilt });
+      expect(decodeAgentMessage(frame), what).toMatchObject({ ok: false, reason: 'malformed' });
+    }
+    const fair = { ...inner, prefillCost: CURVE, bytesPerToken: mean };
+    expect(decodeAgentMessage(packed({ kind: 'report', report: fair })).ok).toBe(true);
+  });
+
+  it('refuses a report with more names than a router keeps, and one that is too large', () => {
+    const loras = Array.from({ length: 4_000 }, (_, at) => `l${at}`);
+    const models = ['a', 'b', 'c'].map((id) => ({ id, maxModelLen: null, loras }));
+    const told = (count: number) =>
+      packed({ kind: 'report', report: { ...inner, models: models.slice(0, count) } });
+    expect(decodeAgentMessage(told(2)).ok).toBe(true);
+    expect(decodeAgentMessage(told(3))).toMatchObject({
+      detail: 'report: report.models: too many names',
+    });
+    const padded = packed({ kind: 'report', report: inner, padding: 'x'.repeat(1_048_576) });
+    expect(decodeAgentMessage(padded)).toMatchObject({ detail: 'message too large' });
+  });
+
+  it('refuses a run of prefixes that begins deeper than any chain', () => {
+    const { hex } = recorded.agent.find((frame) => frame.message.kind === 'prefix')!;
+    const frame = Buffer.from(hex, 'hex');
+    const depthAt = 28 + frame.readUInt16LE(10) + frame.readUInt16LE(12) + 8;
+    frame.writeUInt32LE(131_072, depthAt);
+    expect(decodeAgentMessage(frame).ok).toBe(true);
+    frame.writeUInt32LE(131_073, depthAt);
+    expect(decodeAgentMessage(frame)).toMatchObject({ detail: 'a run deeper than any chain' });
+  });
 
   it('takes a figure that rounding left a hair below 0 as 0', () => {
     const frame = packed({ kind: 'report', report: { ...inner, waitingPrefillMs: -1e-9 } });

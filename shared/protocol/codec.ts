@@ -12,6 +12,7 @@ import {
   MAX_FRAME_BYTES,
   MAX_LEASE_REQUESTS,
   MAX_OPEN_LEASES,
+  MAX_REPORT_BYTES,
 } from './limits.ts';
 import type {
   AgentMessage,
@@ -58,7 +59,10 @@ export function encodeRouterMessage(message: RouterMessage): Uint8Array {
 }
 
 export function decodeAgentMessage(frame: Uint8Array): Decoded<AgentMessage> {
-  if (frame[0] !== BINARY_MARK) return decodeMap<AgentMessage>(frame, AGENT_SCHEMAS);
+  if (frame[0] !== BINARY_MARK) {
+    if (frame.length > MAX_REPORT_BYTES) return refused('malformed', 'message too large');
+    return decodeMap<AgentMessage>(frame, AGENT_SCHEMAS);
+  }
   if (frame[1] !== FRAME_PREFIX) return refused('unknown_kind', `binary frame type ${frame[1]}`);
   if (frame.length > MAX_FRAME_BYTES) return refused('malformed', 'frame too large');
   const decoded = decodePrefix(frame);

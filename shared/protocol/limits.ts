@@ -2,6 +2,8 @@
 
 /** Bytes of one frame: the greatest snapshot is a prefix index, 8 bytes a chunk. */
 export const MAX_FRAME_BYTES = 16 * 1024 * 1024;
+/** Bytes of a report or another message of an agent that is no prefix frame: figures and names. */
+export const MAX_REPORT_BYTES = 1024 * 1024;
 /** Bytes of a frame before the hello is accepted. */
 export const MAX_HELLO_BYTES = 64 * 1024;
 /** Nesting of a message. */
@@ -18,6 +20,13 @@ export const MAX_RANKS = 1_024;
 export const MAX_SIBLINGS = 256;
 export const MAX_MODELS = 1_024;
 export const MAX_LORAS = 4_096;
+/** Models and adapters of one report together. */
+export const MAX_NAMES = 8_192;
+/**
+ * Greatest figure: sums of products of such are still far from infinity, which no subtraction would ever take away
+ * again.
+ */
+export const MAX_AMOUNT = 1e18;
 export const MAX_PART_KINDS = 32;
 export const MAX_RUNS = 262_144;
 export const MAX_LEAVES = 262_144;

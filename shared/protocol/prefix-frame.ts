@@ -20,7 +20,7 @@
 //   Bytes after that belong to a later version and are skipped.
 
 import type { Incarnation, ReplicaId } from '../model/ids.ts';
-import { MAX_LEAVES, MAX_RANKS, MAX_RUNS, MAX_TEXT } from './limits.ts';
+import { MAX_CHAIN_CHUNKS, MAX_LEAVES, MAX_RANKS, MAX_RUNS, MAX_TEXT } from './limits.ts';
 import type { PrefixLeaf, PrefixMessage, PrefixRun } from './messages.ts';
 import { bytesToWords, wordsToBytes } from './words.ts';
 
@@ -184,6 +184,12 @@ class Reader {
     return at === null ? 0 : this.#bytes.readUInt32LE(at);
   }
 
+  depth(): number {
+    const depth = this.u32();
+    if (depth > MAX_CHAIN_CHUNKS) this.fault ??= 'a run deeper than any chain';
+    return depth;
+  }
+
   text(length: number): string {
     const at = this.#take(length);
     return at === null ? '' : this.#bytes.toString('utf8', at, at + length);
@@ -210,7 +216,7 @@ function readRuns(reader: Reader, count: number): PrefixRun[] {
   for (let index = 0; index < count && reader.fault === null; index += 1) {
     const parentLow = reader.u32();
     const parentHigh = reader.u32();
-    const depth = reader.u32();
+    const depth = reader.depth();
     const hashes = reader.words(reader.u32());
     runs.push({ parentLow, parentHigh, depth, hashes });
   }

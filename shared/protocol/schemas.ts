@@ -8,6 +8,7 @@ import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from 
 import { DEGRADED_REASONS, PHASES, type Phase } from '../model/phase.ts';
 import type { ReplicaReport } from '../model/report.ts';
 import {
+  MAX_AMOUNT,
   MAX_CHAIN_CHUNKS,
   MAX_CHAINS,
   MAX_ENGINES,
@@ -15,6 +16,7 @@ import {
   MAX_LEAVES,
   MAX_LORAS,
   MAX_MODELS,
+  MAX_NAMES,
   MAX_OPEN_LEASES,
   MAX_PART_KINDS,
   MAX_RANKS,
@@ -61,7 +63,10 @@ const word = z.int().min(0).max(0xffff_ffff);
 const amount = z
   .number()
   .min(ROUNDING)
+  .max(MAX_AMOUNT)
   .overwrite((value) => Math.max(0, value));
+/** Of bytes that become tokens by it: a divisor. */
+const ratio = z.number().min(0.001).max(1e6);
 
 /** A member of a closed set, or what stands for one that only a newer peer knows: the most careful reading of it. */
 const memberOf = <T extends string>(known: readonly [T, ...T[]], newer: T): z.ZodType<T> =>
@@ -86,13 +91,13 @@ const costCurve = z.object({
   frontMsPerToken: amount,
   linearMsPerToken: amount,
   contextMsPerToken2: amount,
-  stepTokens: z.number().min(1),
+  stepTokens: z.number().min(1).max(MAX_AMOUNT),
 });
 
 const bytesPerToken = z.object({
-  mean: z.number().positive(),
-  p5: z.number().positive(),
-  p95: z.number().positive(),
+  mean: ratio,
+  p5: ratio,
+  p95: ratio,
 });
 
 const counters = z.object({
@@ -103,7 +108,7 @@ const counters = z.object({
 const run = z.object({
   parentLow: word,
   parentHigh: word,
-  depth: count,
+  depth: count.max(MAX_CHAIN_CHUNKS),
   hashes: words(MAX_CHAIN_CHUNKS),
 });
 
@@ -119,6 +124,9 @@ const model = z.object({
   maxModelLen: amount.nullable(),
   loras: z.array(text).max(MAX_LORAS),
 });
+
+const namesOf = (models: readonly { readonly loras: readonly string[] }[]): number =>
+  models.reduce((names, { loras }) => names + 1 + loras.length, 0);
 
 const queuedWork = z.object({
   prefillMs: amount,
@@ -180,7 +188,10 @@ const report = z.object({
   partTokens: parts,
   kappa: amount,
   probe: z.object({ ok: z.boolean(), ttftMs: amount.nullable(), consecutiveOk: count }).nullable(),
-  models: z.array(model).max(MAX_MODELS),
+  models: z
+    .array(model)
+    .max(MAX_MODELS)
+    .refine((models) => namesOf(models) <= MAX_NAMES, 'too many names'),
   revision: text,
   engine: z.object({ kind: text, version: text.nullable() }),
   routers: count,
