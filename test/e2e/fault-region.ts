@@ -138,6 +138,16 @@ export class FaultRegion {
     this.engines[at] = await this.fleet.startEngine(MODEL, this.engine(at).port, ENGINE);
   }
 
+  /** As an operator does before the engine is stopped: nothing new comes, and what it has is over. */
+  async drain(at: number): Promise<void> {
+    await this.mark(at, 'POST');
+    await until(async () => (await this.mark(at, 'GET')).drained, PATIENCE);
+  }
+
+  async undrain(at: number): Promise<void> {
+    await this.mark(at, 'DELETE');
+  }
+
   async killAgent(at: number, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     await this.agents[at]?.running.end(signal);
   }
@@ -164,6 +174,11 @@ export class FaultRegion {
       await router.whenStatus(({ leases, openRequests }) => leases === 0 && openRequests === 0);
     }
     for (const at of this.agents.keys()) await until(() => this.isIdle(at), PATIENCE);
+  }
+
+  private async mark(at: number, method: 'GET' | 'POST' | 'DELETE'): Promise<{ drained: boolean }> {
+    const answer = await request(`${this.agents[at]?.url}/v1/drain`, { method });
+    return (await answer.body.json()) as { drained: boolean };
   }
 
   private async isIdle(at: number): Promise<boolean> {
