@@ -184,9 +184,19 @@ export const HOSTILE_BODIES: readonly HostileRequest[] = [
     }),
   ),
   {
-    name: 'more tokens than the context has',
+    name: 'more tokens than the context has, as the engine says',
+    bytes: () => wirePost(chat({ messages: [{ role: 'user', content: 'word '.repeat(200_000) }] })),
+    status: 400,
+    code: null,
+  },
+  {
+    name: 'more token ids than the context has',
     bytes: () =>
-      wirePost(chat({ messages: [{ role: 'user', content: 'word '.repeat(1_400_000) }] })),
+      wirePost(
+        JSON.stringify({ model: MODEL, prompt: Array.from({ length: 40_000 }, () => 7) }),
+        undefined,
+        '/v1/completions',
+      ),
     status: 400,
     code: 'context_length_exceeded',
   },

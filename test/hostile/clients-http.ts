@@ -139,7 +139,7 @@ const HEADS: readonly HostileRequest[] = [
 
 const LINES: readonly HostileRequest[] = [
   refused('nonsense', () => raw('NONSENSE\r\n\r\n')),
-  refused('HTTP/0.9', () => raw('GET /v1/models\r\n')),
+  refused('HTTP/0.9', () => raw('GET /v1/models\r\n\r\n')),
   refused('HTTP/3.7', () => raw('GET / HTTP/3.7\r\nhost: x\r\n\r\n')),
   refused('a preface of HTTP/2', () => raw('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')),
   refused('a TLS hello', () =>

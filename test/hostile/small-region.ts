@@ -75,7 +75,7 @@ class RegionUnderFire {
   }
 
   async value(series: string): Promise<number> {
-    const answer = await request(`http://127.0.0.1:${this.adminPort}/metrics`);
+    const answer = await request(`http://127.0.0.1:${this.adminPort}/metrics`, { reset: true });
     const text = await answer.body.text();
     const line = text.split('\n').find((each) => each.startsWith(`spillway_${series} `));
     return line === undefined ? 0 : Number(line.slice(line.lastIndexOf(' ')));
@@ -99,8 +99,9 @@ class RegionUnderFire {
   private async servesGood(): Promise<void> {
     const answer = await request(`http://127.0.0.1:${this.clientsPort}${CHAT}`, {
       method: 'POST',
+      headers: { 'content-type': 'application/json' },
       // Its connection is not kept, so that none is left behind it.
-      headers: { 'content-type': 'application/json', connection: 'close' },
+      reset: true,
       body: JSON.stringify(GOOD),
     });
     expect([answer.statusCode, await answer.body.text()]).toMatchObject([200, expect.any(String)]);

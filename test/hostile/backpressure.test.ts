@@ -1,0 +1,186 @@
+// Slow on one side, fast on the other: what waits in the router is bounded, and does not wait for ever.
+
+import { connect, type Socket } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { openGateways, rawly } from '../e2e/gateways.ts';
+import { answerOf, chunk, streamHead, streamOf, type Script } from '../e2e/scripted-engine.ts';
+import type { Harness } from '../e2e/shell-harness.ts';
+import { until } from '../e2e/until.ts';
+import { startRawEngine } from './raw-engine.ts';
+import { wirePost, wireText } from './wire.ts';
+
+const { engineWith, gateway } = openGateways();
+const BODY = { model: 'm', messages: [{ role: 'user', content: 'a' }] };
+const ask = (stream: boolean) => wirePost(JSON.stringify({ ...BODY, stream }));
+const MIB = 1_048_576;
+
+/** A client that never reads. */
+function deaf(harness: Harness, bytes: Buffer): Socket {
+  const socket = connect(Number(new URL(harness.url).port), '127.0.0.1');
+  socket.pause();
+  socket.on('error', () => undefined);
+  socket.write(bytes);
+  return socket;
+}
+const stalls = async (harness: Harness) =>
+  /limit_hits_total\{limit="client_stall"\} (\d+)/.exec(await harness.metrics.text())?.[1];
+
+/** Writes for ever, as fast as it is taken, and counts. */
+function fast(head: (response: Parameters<Script>[1]) => void, piece: string) {
+  const sent = { bytes: 0 };
+  const script: Script = (_received, response) => {
+    head(response);
+    const more = (): void => {
+      while (!response.destroyed) {
+        sent.bytes += piece.length;
+        if (!response.write(piece)) break;
+      }
+    };
+    response.on('drain', more);
+    more();
+  };
+  return { sent, script };
+}
+
+describe('a client that never reads', () => {
+  test.each([
+    ['a stream', true],
+    ['an answer without end', false],
+  ])('holds back the engine of %s, and is cut in the end', async (_name, stream) => {
+    const { sent, script } = fast(
+      (response) =>
+        stream
+          ? streamHead(response)
+          : void response.writeHead(200, { 'content-type': 'application/json' }),
+      stream ? chunk('x'.repeat(10_000)) : 'x'.repeat(10_000),
+    );
+    const engine = await engineWith(script);
+    const harness = await gateway([engine], { limits: { clientStallMs: 400 } });
+    const socket = deaf(harness, ask(stream));
+    await until(() => engine.received.length === 1);
+    await engine.received[0]?.cut;
+    await until(() => harness.core.leaseCount === 0);
+    // What the kernels hold between the three, one held answer, and no more.
+    expect(sent.bytes).toBeLessThan(40 * MIB);
+    expect(await stalls(harness)).toBe('1');
+    expect(harness.shell.requests.openRequests).toBe(0);
+    socket.destroy();
+  });
+
+  test('the last of its answer is cut in the end, though its request is over', async () => {
+    const harness = await gateway([await engineWith(answerOf('x'.repeat(3 * MIB)))], {
+      limits: { clientStallMs: 300 },
+    });
+    // More of them than the kernels hold.
+    const socket = deaf(harness, Buffer.concat(Array.from({ length: 6 }, () => ask(false))));
+    await until(async () => (await stalls(harness)) === '1');
+    await until(() => harness.shell.requests.openRequests === 0);
+    expect(harness.core.leaseCount).toBe(0);
+    socket.destroy();
+  });
+});
+
+describe('an engine', () => {
+  test('that answers before it has read the request is heard', async () => {
+    const raw = await startRawEngine(
+      () => undefined,
+      (socket) => {
+        socket.once('data', () => {
+          const body = '{"error":{"message":"too long","type":"x","param":null,"code":400}}';
+          socket.end(`HTTP/1.1 400 No\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+        });
+      },
+    );
+    const harness = await gateway([raw.url]);
+    const body = JSON.stringify({ ...BODY, x: 'y'.repeat(6 * MIB) });
+    const { socket, received } = rawly(harness, wirePost(body).toString());
+    await until(() => received().includes('HTTP/1.1 '));
+    expect(received()).toMatch(/^HTTP\/1\.1 400 /);
+    await until(() => harness.shell.requests.openRequests === 0 && raw.sockets() === 0);
+    expect(harness.core.leaseCount).toBe(0);
+    socket.destroy();
+    await raw.close();
+  });
+
+  test('whose kept connection ends as it is used again is asked elsewhere', async () => {
+    const answer = '{"choices":[]}';
+    const raw = await startRawEngine((socket, { onConnection }) => {
+      if (onConnection > 0) return socket.destroy();
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${answer.length}\r\n\r\n${answer}`);
+    });
+    const harness = await gateway([raw.url, await engineWith(answerOf('other'))]);
+    for (const attempts of [1, 2]) {
+      const { socket, received } = rawly(harness, ask(false).toString());
+      await until(() => received().includes('"choices"'));
+      expect(received()).toMatch(new RegExp(`^x-spillway-attempts: ${attempts}\r$`, 'm'));
+      socket.destroy();
+    }
+    await until(() => harness.shell.requests.openRequests === 0);
+    await raw.close();
+  });
+
+  test('that trickles an answer too long to be held has stalled', async () => {
+    const raw = await startRawEngine((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\n\r\n');
+      socket.write('x'.repeat(5 * MIB));
+      const timer = setInterval(() => socket.write('y'), 20);
+      socket.on('close', () => clearInterval(timer));
+    });
+    const harness = await gateway([raw.url]);
+    harness.core.attemptOptions = { stallTimeoutMs: 300 };
+    const { socket } = rawly(harness, ask(false).toString());
+    await until(() => harness.lines.length === 1);
+    expect(harness.lines[0]).toMatchObject({ outcome: 'interrupted', cause: 'stall' });
+    await until(() => socket.closed && raw.sockets() === 0);
+    await raw.close();
+  });
+
+  test('that answers 100 MiB of JSON is passed on as it comes', async () => {
+    const piece = `"${'x'.repeat(65_533)}",`;
+    const pieces = 1_600;
+    const engine = await engineWith((_received, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.write('[');
+      let left = pieces;
+      const more = (): void => {
+        while (left > 0) {
+          left -= 1;
+          if (!response.write(piece)) break;
+        }
+        if (left === 0) response.end('0]');
+      };
+      response.on('drain', more);
+      more();
+    });
+    const harness = await gateway([engine]);
+    const socket = connect(Number(new URL(harness.url).port), '127.0.0.1');
+    let bytes = 0;
+    socket.on('data', (given: Buffer) => (bytes += given.length));
+    socket.write(ask(false));
+    await until(() => harness.lines.length === 1);
+    expect(harness.lines[0]).toMatchObject({ outcome: 'complete' });
+    await until(() => bytes > pieces * piece.length);
+    socket.destroy();
+  });
+});
+
+describe('more connections than there may be', () => {
+  test('are refused and counted, and others are served when there is room', async () => {
+    const harness = await gateway([await engineWith(streamOf('a'))], { connections: 5 });
+    const port = Number(new URL(harness.url).port);
+    const idle = Array.from({ length: 12 }, () => connect(port, '127.0.0.1'));
+    for (const socket of idle) socket.on('error', () => undefined);
+    await until(() => idle.filter(({ closed }) => closed).length === 7);
+    expect(await harness.metrics.text()).toContain('limit_hits_total{limit="connections"} 7');
+    for (const socket of idle) socket.destroy();
+    await until(async () => {
+      const { socket, received } = rawly(
+        harness,
+        wireText('GET /v1/models HTTP/1.1', []).toString(),
+      );
+      await until(() => socket.closed || received().includes('"data"'));
+      socket.destroy();
+      return received().includes('"data"');
+    });
+  });
+});
