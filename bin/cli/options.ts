@@ -12,6 +12,8 @@ export interface Setting {
   readonly flags: string;
   readonly env: string;
   readonly path: Path;
+  /** A number where it is written in digits. */
+  readonly count?: boolean;
   readonly about: string;
 }
 
@@ -73,9 +75,10 @@ export function sourceOf(command: Command, attribute: string): string {
 }
 
 export function settingOverlays(command: Command, settings: readonly Setting[]): Overlay[] {
-  return settings.flatMap(({ flags, path }) => {
+  return settings.flatMap(({ flags, path, count = false }) => {
     const attribute = new Option(flags).attributeName();
-    const value: unknown = command.getOptionValue(attribute);
+    const text: unknown = command.getOptionValue(attribute);
+    const value = count && /^\d+$/.test(String(text)) ? Number(text) : text;
     return value === undefined ? [] : [{ path, value, source: sourceOf(command, attribute) }];
   });
 }

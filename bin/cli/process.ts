@@ -10,8 +10,12 @@ import { systemTimers } from '../../shared/runtime/timers.ts';
 import { UsageError } from './usage-error.ts';
 
 export function processLog(log: FleetConfig['log']): Logger {
-  const readable = log.format === 'readable' || (log.format === 'auto' && process.stderr.isTTY);
-  return createLog({ level: log.level, readable });
+  return createLog({ level: log.level, readable: isReadable(log) });
+}
+
+/** Somebody reads it. */
+export function isReadable({ format }: FleetConfig['log']): boolean {
+  return format === 'readable' || (format === 'auto' && process.stderr.isTTY);
 }
 
 export function processRuntime(log: Logger): RoleRuntime {

@@ -1,13 +1,17 @@
 // `spillway router`: the regional router. With a file, changes of it are taken while it runs.
 
+import { availableParallelism } from 'node:os';
 import { Command } from 'commander';
-import type { RunningRouter } from '../../router/regional/start.ts';
+import type { RouterReloadable } from '../../router/regional/options.ts';
+import type { DrainOptions } from '../../router/regional/start.ts';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import { parseFleet } from '../../shared/config/load.ts';
 import { startReload, type Reloader } from '../../shared/config/reload.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import { ConfigState, type ConfigView } from '../../shared/config/state.ts';
+import { WORKERS_MAX } from '../../shared/model/worker-ports.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { loadWithText } from '../cli/configuration.ts';
 import {
@@ -20,8 +24,9 @@ import {
   type Setting,
 } from '../cli/options.ts';
 import { fileHasAgent, secretOverlays, textHasAgent } from '../cli/secrets.ts';
-import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
+import { endOnSignal, isReadable, processLog, processRuntime, started } from '../cli/process.ts';
 import { routerOptions, routerReloadable } from '../cli/router-options.ts';
+import { CrewUnusable } from '../workers/crew-unusable.ts';
 
 const SETTINGS: readonly Setting[] = [
   {
@@ -60,6 +65,13 @@ const SETTINGS: readonly Setting[] = [
     path: ['router', 'admin', 'listen'],
     about: 'metrics, status, readiness (default: 127.0.0.1:8082)',
   },
+  {
+    flags: '--workers <count>',
+    env: 'SPILLWAY_WORKERS',
+    path: ['router', 'workers'],
+    count: true,
+    about: 'processes that share the work, or auto: one a core (default: 1)',
+  },
   ...COMMON,
 ];
 
@@ -75,6 +87,7 @@ Examples:
   $ spillway router
   $ spillway router --config /etc/spillway/fleet.yaml
   $ SPILLWAY_LINK_SECRET=… spillway router --listen 0.0.0.0:8080 --access open --links 0.0.0.0:8081
+  $ spillway router --config fleet.yaml --workers auto
   $ spillway router --config fleet.yaml --tls-cert router.crt --tls-key router.key`;
 
 interface Flags {
@@ -100,14 +113,10 @@ async function run(command: Command, flags: Flags): Promise<void> {
   ];
   const file = flags.config ?? null;
   const { config, text } = loadWithText(file, overlaysFor(fileHasAgent(file)));
-  const { startRegionalRouter } = await import('../../router/regional/start.ts');
   const log = processLog(config.log);
   const state = new ConfigState();
   const runtime = { ...processRuntime(log), configView: state.view };
-  const router = await started(
-    startRegionalRouter(routerOptions(config), runtime),
-    '--listen, --links, --admin',
-  );
+  const router = await started(startRouter(config, runtime), '--listen, --links, --admin');
   const reloader =
     file === null ? null : reload({ file, text, overlaysFor, config, router, state, log });
   process.on('SIGHUP', () => reloader?.reload());
@@ -124,12 +133,38 @@ async function run(command: Command, flags: Flags): Promise<void> {
   });
 }
 
+/** One process, or a parent and its workers. */
+interface Router {
+  reload(reloadable: RouterReloadable): void | Promise<void>;
+  drain(options: DrainOptions): Promise<void>;
+  close(): Promise<void>;
+}
+
+async function startRouter(config: FleetConfig, runtime: RoleRuntime): Promise<Router> {
+  const options = routerOptions(config);
+  const { workers } = config.router;
+  const count = workers === 'auto' ? Math.min(availableParallelism(), WORKERS_MAX) : workers;
+  if (count > 1) {
+    const { startWorkers } = await import('../workers/start.ts');
+    const { drainMs } = config.router.shutdown;
+    try {
+      const log = { level: config.log.level, readable: isReadable(config.log) };
+      return await startWorkers({ count, options, log, drainMs }, runtime);
+    } catch (error) {
+      if (!(error instanceof CrewUnusable)) throw error;
+      runtime.log.warn({ problem: error.message }, 'no workers here: one process serves alone');
+    }
+  }
+  const { startRegionalRouter } = await import('../../router/regional/start.ts');
+  return startRegionalRouter(options, runtime);
+}
+
 interface Reloadable {
   readonly file: string;
   readonly text: string;
   readonly overlaysFor: (agent: boolean) => readonly Overlay[];
   readonly config: FleetConfig;
-  readonly router: RunningRouter;
+  readonly router: Router;
   readonly state: ConfigState;
   readonly log: Logger;
 }

@@ -41,7 +41,8 @@ export interface RunningRouter {
   readonly clientsPort: number;
   readonly linksPort: number;
   readonly adminPort: number | null;
-  readiness(): Readiness;
+  /** Whether it is ready and what it does, in short: cheap enough for once a second. */
+  beat(): Beat;
   /** What would be decided for a request. Throws `FleetError`. */
   explain(asked: Explainable): object;
   /** Out of its balancer, or back. False where it is too late for it. */
@@ -53,6 +54,12 @@ export interface RunningRouter {
   drain(options?: DrainOptions): Promise<void>;
   /** Ends what is open with an error, then closes everything. */
   close(): Promise<void>;
+}
+
+/** What a router says of itself once a second. */
+export interface Beat {
+  readonly readiness: Readiness;
+  readonly openRequests: number;
 }
 
 /** What a router has from its parent where it is one of several workers. */
@@ -158,7 +165,7 @@ class RegionalRouter implements RunningRouter {
       budget: shell.requests.budget,
       bounds: () => shell.reloadable.limits,
       status: () => this.status(),
-      readiness: () => this.readiness(),
+      readiness: () => this.beat().readiness,
       explain: (asked) => this.explain(asked),
     });
     if (options.admin !== null) {
@@ -243,8 +250,9 @@ class RegionalRouter implements RunningRouter {
     return this.leavingSinceMs !== null;
   }
 
-  readiness(): Readiness {
-    return readinessOf(this.coreStatus(), this.leaving);
+  beat(): Beat {
+    const status = this.coreStatus();
+    return { readiness: readinessOf(status, this.leaving), openRequests: status.openRequests };
   }
 
   mark(on: boolean): boolean {

@@ -1,5 +1,6 @@
 // Rules between fields, which a schema cannot say. Each finding names the field to change.
 
+import { workerLinkPort } from '../model/worker-ports.ts';
 import { isLoopback, parseListen } from './address.ts';
 import type { Problem } from './diagnostics.ts';
 import type { AgentConfig, FleetConfig } from './schema.ts';
@@ -17,6 +18,7 @@ export function crossProblems(config: FleetConfig, given: Given): readonly Probl
     ...poolProblems(config),
     ...listenerProblems(config),
     ...linkProblems(config),
+    ...workerProblems(config),
     ...tlsProblems(config),
     ...keyProblems(config),
     ...limitProblems(config),
@@ -71,6 +73,31 @@ function listenerProblems(config: FleetConfig): Problem[] {
     });
   }
   return problems;
+}
+
+/** `auto` is as many as there are cores: what that is is known where it starts. */
+function workerProblems({ router }: FleetConfig): Problem[] {
+  const { workers, links, clients, admin } = router;
+  if (workers === 1) return [];
+  if (admin === null) {
+    const message = 'cannot be null with workers: they answer no operator, their parent does';
+    return [{ path: ['router', 'admin'], message }];
+  }
+  const port = parseListen(links.listen)?.port ?? 0;
+  if (workers === 'auto' || port === 0) return [];
+  const first = workerLinkPort(port, 2);
+  const last = workerLinkPort(port, workers);
+  const path = ['router', 'links', 'listen'];
+  if (last > 65_535) {
+    return [{ path, message: `leaves no room for ${workers} workers: they go up to port ${last}` }];
+  }
+  const met = [clients.listen, admin.listen].find((text) => {
+    const other = parseListen(text)?.port ?? 0;
+    return other >= first && other <= last;
+  });
+  if (met === undefined) return [];
+  const message = `gives further workers the ports ${first} to ${last}, and ${met} is another listener of this router`;
+  return [{ path, message }];
 }
 
 /** A secret that can be guessed protects nothing. */

@@ -1,5 +1,6 @@
 // The router's part of `fleet.yaml`: listeners, limits of the gateway, settings of the routing core.
 
+import { WORKERS_MAX } from '../model/worker-ports.ts';
 import { z } from 'zod';
 import { REGIONAL_DEFAULTS as D, type RegionalSettings } from '../model/settings.ts';
 import { baseUrl, bounded, flag, listen, origin, quantity, secret } from './fields.ts';
@@ -315,6 +316,17 @@ export const routerSchema = z
       true,
       'Ask agents to prove that they sit beside the engine that they advertise.',
     ),
+    workers: z
+      .union([z.number().int().min(1).max(WORKERS_MAX), z.literal('auto')], {
+        error: `must be auto, or a whole number from 1 to ${WORKERS_MAX}: where more are wanted, run further routers behind the same balancer`,
+      })
+      .default(1)
+      .meta({
+        description:
+          'Processes that share the listener of clients, each a whole router with a link port of its own: the first has that of `links.listen`, the others begin 10 above it. `auto`: one for each core that the process may use.',
+        'x-flag': '--workers',
+        'x-env': 'SPILLWAY_WORKERS',
+      }),
     siblings: z
       .array(baseUrl(['ws', 'wss'], 'A link address.'))
       .max(64)

@@ -110,6 +110,7 @@ export const LAYERS: readonly Layer[] = [
     imports: [
       SHARED,
       /^(agent|router\/regional)\/(start|options)\.ts$/,
+      /^router\/regional\/(metrics|workers\/[a-z-]+)\.ts$/,
       /^agent\/look\.ts$/,
       /^sim\/engine\/(http\/(server|flags|flag-values)|profiles)\.ts$/,
     ],

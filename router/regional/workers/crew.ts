@@ -26,5 +26,5 @@ export interface Crew {
   ): Promise<Answers[Kind]>;
 }
 
-/** The worker ended before it answered. */
-export class GoneError extends Error {}
+/** The worker ended before it answered, or did not in time: it may still do as it was told. */
+export class NoAnswerError extends Error {}

@@ -42,7 +42,7 @@ function mergeRows(rows: readonly GaugeRow[], rule: Rule): GaugeRow[] {
   const merged = new Map<string, GaugeRow>();
   for (const row of rows) {
     if (row.value === null) continue;
-    const key = JSON.stringify(Object.entries(row.labels).toSorted());
+    const key = JSON.stringify(row.labels);
     const before = merged.get(key)?.value ?? null;
     const value = before === null ? row.value : merge(before, row.value, rule);
     merged.set(key, { labels: row.labels, value });

@@ -6,7 +6,8 @@ import type { JournalEntry } from '../../../shared/runtime/metrics-journal.ts';
 import type { Explainable } from '../explanation.ts';
 import type { MetricName } from '../metrics.ts';
 import type { RouterOptions, RouterReloadable } from '../options.ts';
-import type { Readiness, RouterStatus } from '../status.ts';
+import type { Beat } from '../start.ts';
+import type { RouterStatus } from '../status.ts';
 
 /** What a worker does and says once. */
 export type Order =
@@ -50,13 +51,6 @@ export type ToWorker =
   | { readonly kind: 'ports'; readonly ports: readonly number[] };
 
 export const PROBE_ANSWER = 'here';
-
-/** What a worker is, said several times a second. */
-export interface Beat {
-  readonly readiness: Readiness;
-  readonly links: number;
-  readonly openRequests: number;
-}
 
 export interface Failure {
   readonly message: string;

@@ -22,12 +22,12 @@ import { startHttpListener, type Call, type HttpListener } from '../http-listene
 import { METRICS, METRICS_PREFIX, type MetricName } from '../metrics.ts';
 import type { Listen, RouterOptions, RouterReloadable } from '../options.ts';
 import { logRequest, refusedRecord } from '../request-log.ts';
-import { listenerLimits, type DrainOptions } from '../start.ts';
+import { listenerLimits, type Beat, type DrainOptions } from '../start.ts';
 import type { Readiness, RouterStatus, WorkerStatus } from '../status.ts';
 import { RegionalTls } from '../tls.ts';
-import { GoneError, type Crew, type Member } from './crew.ts';
+import { NoAnswerError, type Crew, type Member } from './crew.ts';
 import { GaugeRows } from './gauge-rows.ts';
-import type { Beat, Order } from './messages.ts';
+import type { Order } from './messages.ts';
 import { isReady, workersReadiness, type WorkerSays } from './readiness.ts';
 import { workerShare } from './shares.ts';
 import { GoneTotals, mergeStatuses } from './status-merge.ts';
@@ -116,6 +116,11 @@ export class WorkersParent {
     if (died) this.metrics.add('worker_deaths_total', { worker: String(worker) });
   }
 
+  /** A connection that no worker could take. */
+  dropped(): void {
+    this.metrics.add('limit_hits_total', { limit: 'connections' });
+  }
+
   // ── for the process ──────────────────────────────────────────────────────────────────────────────────
 
   async listen(admin: Listen): Promise<void> {
@@ -146,7 +151,11 @@ export class WorkersParent {
 
   /** A new generation for every worker, or for none: where one refuses, those that took it get the old one back. */
   reload(next: RouterReloadable): Promise<void> {
-    const turn = this.reloading.then(() => this.swap(next));
+    const before = this.reloading;
+    const turn = (async () => {
+      await before;
+      await this.swap(next);
+    })();
     this.reloading = turn.catch(() => undefined);
     return turn;
   }
@@ -270,11 +279,26 @@ export class WorkersParent {
         labels: { worker: String(worker.number) },
         value: read(worker),
       }));
-    this.metrics.replace('worker_up', rows(({ state }) => Number(state !== 'down')));
-    this.metrics.replace('worker_silent', rows(({ silent }) => Number(silent)));
-    this.metrics.replace('worker_links', rows(({ links }) => links));
-    this.metrics.replace('worker_open_requests', rows(({ openRequests }) => openRequests));
-    this.metrics.replace('worker_connections', rows(({ connections }) => connections));
+    this.metrics.replace(
+      'worker_up',
+      rows(({ state }) => Number(state !== 'down')),
+    );
+    this.metrics.replace(
+      'worker_silent',
+      rows(({ silent }) => Number(silent)),
+    );
+    this.metrics.replace(
+      'worker_links',
+      rows(({ links }) => links),
+    );
+    this.metrics.replace(
+      'worker_open_requests',
+      rows(({ openRequests }) => openRequests),
+    );
+    this.metrics.replace(
+      'worker_connections',
+      rows(({ connections }) => connections),
+    );
   }
 
   /** Asks one worker, the next one each time, and names it. */
@@ -312,13 +336,18 @@ export class WorkersParent {
     this.tls.look();
     const members = this.members('up', 'leaving');
     const order = (reloadable: RouterReloadable) =>
-      ({ kind: 'reload', reloadable: workerShare(reloadable, this.deps.crew.members().length) }) as const;
+      ({
+        kind: 'reload',
+        reloadable: workerShare(reloadable, this.deps.crew.members().length),
+      }) as const;
     // Whoever starts meanwhile starts with it.
     this.current = next;
     const outcomes = await Promise.all(
       members.map(({ number }) => this.tried(number, order(next), RELOAD_MS)),
     );
-    const failure = outcomes.find((outcome) => outcome !== null && !(outcome instanceof GoneError));
+    const failure = outcomes.find(
+      (outcome) => outcome !== null && !(outcome instanceof NoAnswerError),
+    );
     if (failure === undefined || failure === null) {
       this.budget.configure(next.limits);
       this.listener?.configure(listenerLimits(next));
@@ -361,7 +390,11 @@ export class WorkersParent {
     }
     this.metrics.add('errors_total', { code });
     const durationMs = clock.nowMs() - call.arrivedMs;
-    logRequest(log, ERRORS[code].level, refusedRecord(call, { outcome: 'refused', code, durationMs }));
+    logRequest(
+      log,
+      ERRORS[code].level,
+      refusedRecord(call, { outcome: 'refused', code, durationMs }),
+    );
   }
 }
 

@@ -1,22 +1,9 @@
-// What one of several workers may use, and where it listens.
-//
-//   links     worker 1 has the configured port, where every agent finds it; the further ones begin 10 above, one after the
-//             other (8081, then 8091, 8092, …), beside the other listeners. Port 0: each has what the system gives it
-//   limits    what is a bound of the machine (memory of bodies, open requests, the queue) is divided evenly, since
-//             connections are; what each process holds whole (the prefix index: every agent tells every worker) and what
-//             is one request's (its body) is not
+// What one of several workers may use: what is a bound of the machine (memory of bodies, open requests, the queue) is
+// divided evenly, since connections are; what each process holds whole (the prefix index: every agent tells every worker)
+// and what is one request's (its body) is not.
 
 import type { RegionalSettings } from '../../../shared/model/settings.ts';
 import type { GatewayLimits, RouterReloadable } from '../options.ts';
-
-/** From the port of the first worker to that of the second. */
-const FURTHER_PORTS = 10;
-
-/** The link port of worker `number`, counted from 1. */
-export function workerLinkPort(port: number, number: number): number {
-  if (port === 0 || number === 1) return port;
-  return port + FURTHER_PORTS + number - 2;
-}
 
 /** The share of one of `count` workers. */
 export function workerShare(reloadable: RouterReloadable, count: number): RouterReloadable {

@@ -135,9 +135,10 @@ function mergeTargets(targets: Some<TargetStatus>, gone: GoneTarget | null): Tar
     },
     waitMs: Math.max(...targets.map(({ waitMs }) => waitMs)),
     full: targets.some(({ full }) => full),
-    breaker: (['open', 'half_open'] as const).find((state) =>
-      targets.some(({ breaker }) => breaker === state),
-    ) ?? 'closed',
+    breaker:
+      (['open', 'half_open'] as const).find((state) =>
+        targets.some(({ breaker }) => breaker === state),
+      ) ?? 'closed',
     pausedForMs: pauses.length === 0 ? null : Math.max(...pauses),
   };
 }
@@ -198,4 +199,3 @@ function addTotals(all: readonly (LinkServerStats | null)[]): LinkServerStats | 
   const known = all.filter((each) => each !== null);
   return known.length === 0 ? null : (sumByName(known.map((each) => ({ ...each }))) as never);
 }
-
