@@ -1,12 +1,15 @@
-// The ends of turns that this router has lately seen completed, so that it knows a conversation that goes on and how much
-// of it an engine could have found again. A ring with a map over it: the oldest makes room.
+// The ends of turns that replicas have lately completed, as their agents told of them (the leaves of their prefix indexes),
+// so that a router knows a conversation that goes on, whichever router served it before, and how much of it an engine
+// could have found again. A ring with a map over it: the oldest makes room.
 
 import { WordPairMap } from '../../shared/lib/word-pair-map.ts';
 import type { TurnEnd } from '../../shared/model/prompt.ts';
 
-/** Turns that are remembered: at 100 a second, those of nearly three minutes. */
+/** Turns that are remembered: at 200 a second those of 80 s, longer than τ may be. */
 const TURNS = 16_384;
 const NONE = -1;
+
+type Hash = Pick<TurnEnd, 'hashLow' | 'hashHigh'>;
 
 export interface EarlierTurn {
   /** Prompt and answer: what the KV cache held when it ended. */
@@ -14,30 +17,26 @@ export interface EarlierTurn {
   readonly endedMs: number;
 }
 
-type Hash = Pick<TurnEnd, 'hashLow' | 'hashHigh'>;
-
 export class TurnMemory {
   readonly #slots = new WordPairMap();
-  readonly #turns: (EarlierTurn & Hash)[] = [];
+  readonly #ends: (EarlierTurn & Hash)[] = [];
   #next = 0;
 
-  remember(end: Hash, turn: EarlierTurn): void {
-    const { hashLow, hashHigh } = end;
-    const old = this.#turns[this.#next];
+  ended({ hashLow, hashHigh }: Hash, { tokens, endedMs }: EarlierTurn): void {
+    const old = this.#ends[this.#next];
     if (old !== undefined && this.#slots.get(old.hashLow, old.hashHigh) === this.#next) {
       this.#slots.delete(old.hashLow, old.hashHigh);
     }
-    const { tokens, endedMs } = turn;
-    this.#turns[this.#next] = { hashLow, hashHigh, tokens, endedMs };
+    this.#ends[this.#next] = { hashLow, hashHigh, tokens, endedMs };
     this.#slots.set(hashLow, hashHigh, this.#next);
     this.#next = (this.#next + 1) % TURNS;
   }
 
-  /** The turn that ended there, once: a conversation goes on from it only one time. */
-  take(end: Hash): EarlierTurn | null {
-    const slot = this.#slots.get(end.hashLow, end.hashHigh);
+  /** The turn that ended there; once, since a conversation goes on from it only one time. */
+  take({ hashLow, hashHigh }: Hash): EarlierTurn | null {
+    const slot = this.#slots.get(hashLow, hashHigh);
     if (slot === NONE) return null;
-    this.#slots.delete(end.hashLow, end.hashHigh);
-    return this.#turns[slot] ?? null;
+    this.#slots.delete(hashLow, hashHigh);
+    return this.#ends[slot] ?? null;
   }
 }

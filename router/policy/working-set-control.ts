@@ -1,13 +1,21 @@
 // How much of a KV cache live conversations may take: the bound of working-set admission, moved by what continuing turns
-// really find.
+// really find and by whether new ones wait.
 //
-//   hits = Σ cached tokens that engines reported ÷ Σ tokens of the turns gone on from      over one window
+//   hits    = Σ tokens found ÷ Σ tokens of the turns gone on from, over one window, of turns that came back within τ
+//   waiting = share of the last windows in which some router of the pool held somebody back: 1 − (1 − own)^routers
 //
-// A window is over when it has enough turns and has lasted as long as conversations rest (τ): what the bound does shows
-// only when they come back. Then, one bounded step a window:
-//   hits < POOR                          tightened, by what is missing, STEP_DOWN at most
-//   hits ≥ GOOD and somebody held back   eased by STEP_UP
-// A bound at which hits were poor is not tried again for RETRY_MS: the controller does not swing.
+// One bounded step a window of WINDOW_TURNS turns and WINDOW_MS at least:
+//
+//   waiting < ALWAYS   the pool is about as large as its load: those who wait do so for a margin
+//                        hits < POOR                   tightened, by what is missing
+//                        hits ≥ FAIR, somebody waits   eased: the wait is what easing can end
+//   waiting ≥ ALWAYS   the load is larger than the pool: what is eased is filled at once, and costs hits
+//                        hits < POOR                   tightened, by what is missing
+//                        hits < GOOD, above the start  tightened back towards it
+//                        hits ≥ GOOD below the start, or ≥ SURE                  eased
+//
+// After a step down one window passes unjudged: it still shows what the looser bound had evicted. A bound from which it
+// stepped down is not tried again for RETRY_MS, so that it does not swing.
 
 export interface BoundSettings {
   readonly workingSetBound: number | null;
@@ -15,24 +23,39 @@ export interface BoundSettings {
   readonly workingSetBoundMax: number;
 }
 
-const GOOD = 0.9;
+const SURE = 0.985;
+const GOOD = 0.95;
+const FAIR = 0.9;
 const POOR = 0.8;
+const ALWAYS = 0.75;
+const SELDOM = 0.02;
 const STEP_UP = 0.05;
-const STEP_DOWN = 0.2;
+const STEP_DOWN = 0.1;
 const LEAST_STEP_DOWN = 0.05;
-const WINDOW_TURNS = 64;
+const WINDOW_TURNS = 96;
 const WINDOW_MS = 5_000;
-const RETRY_MS = 300_000;
+const RETRY_MS = 120_000;
+/** Weight of one window in `waiting`. */
+const WAITING_WEIGHT = 0.5;
+
+interface Window {
+  readonly sinceMs: number;
+  found: number;
+  could: number;
+  turns: number;
+  looks: number;
+  waits: number;
+}
 
 export class WorkingSetControl {
+  /** From the start of the settings. */
   #offset = 0;
-  #found = 0;
-  #could = 0;
-  #turns = 0;
-  #held = false;
-  #sinceMs: number | null = null;
+  #routers = 1;
+  #waiting = 0;
+  #window: Window | null = null;
   #hits: number | null = null;
-  #poor: { readonly bound: number; readonly atMs: number } | null = null;
+  #unjudged = false;
+  #barred: { readonly bound: number; readonly untilMs: number } | null = null;
 
   /** Null while the rule is off. */
   bound(settings: BoundSettings): number | null {
@@ -45,55 +68,69 @@ export class WorkingSetControl {
     return this.#hits;
   }
 
-  /** The bound has held somebody back. */
-  heldBack(): void {
-    this.#held = true;
+  /** One look at this router's own lane. */
+  look(seen: { readonly waiting: boolean; readonly routers: number }): void {
+    this.#routers = seen.routers;
+    if (this.#window === null) return;
+    this.#window.looks += 1;
+    if (seen.waiting) this.#window.waits += 1;
   }
 
   /** A turn went on from one of `could` tokens, and its engine found `found` of them. */
-  observe(turn: { readonly found: number; readonly could: number }): void {
-    if (!(turn.could > 0) || !(turn.found >= 0)) return;
-    this.#found += Math.min(turn.found, turn.could);
-    this.#could += turn.could;
-    this.#turns += 1;
+  observe(seen: { readonly found: number; readonly could: number }): void {
+    if (this.#window === null || !(seen.could > 0) || !(seen.found >= 0)) return;
+    this.#window.turns += 1;
+    this.#window.found += Math.min(seen.found, seen.could);
+    this.#window.could += seen.could;
   }
 
-  /** Moves the bound where a window is over. `restMs`: how long conversations rest, τ. */
-  step(settings: BoundSettings, at: { readonly nowMs: number; readonly restMs: number }): void {
-    this.#sinceMs ??= at.nowMs;
-    const over = at.nowMs - this.#sinceMs >= Math.max(WINDOW_MS, at.restMs);
-    const before = this.bound(settings);
-    if (!over || this.#turns < WINDOW_TURNS || before === null) return;
-    const hits = this.#found / this.#could;
-    this.#hits = hits;
-    this.#move(settings, { before, hits, nowMs: at.nowMs });
-    this.#found = 0;
-    this.#could = 0;
-    this.#turns = 0;
-    this.#held = false;
-    this.#sinceMs = at.nowMs;
-  }
-
-  #move(
-    settings: BoundSettings,
-    { before, hits, nowMs }: { before: number; hits: number; nowMs: number },
-  ): void {
-    let next = before;
-    if (hits < POOR) {
-      this.#poor = { bound: before, atMs: nowMs };
-      next -= Math.min(STEP_DOWN, Math.max(LEAST_STEP_DOWN, GOOD - hits));
-    } else if (hits >= GOOD && this.#held) {
-      const poor = this.#poor;
-      const barred = poor !== null && nowMs - poor.atMs < RETRY_MS ? poor.bound : Infinity;
-      next = Math.max(before, Math.min(before + STEP_UP, barred - STEP_UP));
+  /** Moves the bound where a window is over. */
+  step(settings: BoundSettings, nowMs: number): void {
+    const window = this.#window;
+    const bound = this.bound(settings);
+    if (window !== null) {
+      if (window.turns < WINDOW_TURNS || nowMs - window.sinceMs < WINDOW_MS) return;
+      this.#hits = window.found / window.could;
+      if (bound !== null && !this.#unjudged) this.#judge(settings, { bound, window, nowMs });
+      else this.#unjudged = false;
     }
+    this.#window = { sinceMs: nowMs, found: 0, could: 0, turns: 0, looks: 0, waits: 0 };
+  }
+
+  #judge(
+    settings: BoundSettings,
+    { bound, window, nowMs }: { bound: number; window: Window; nowMs: number },
+  ): void {
+    const hits = window.found / window.could;
+    const own = window.looks === 0 ? 0 : window.waits / window.looks;
+    const now = 1 - (1 - own) ** this.#routers;
+    const weight = this.#waiting === 0 ? 1 : WAITING_WEIGHT;
+    this.#waiting += weight * (now - this.#waiting);
+    const waiting = this.#waiting;
+    const way = direction({ hits, waiting, above: bound - (settings.workingSetBound ?? bound) });
+    if (way === 0) return;
+    if (way < 0) {
+      this.#barred = { bound, untilMs: nowMs + RETRY_MS };
+      this.#unjudged = true;
+    }
+    const barred = this.#barred !== null && nowMs < this.#barred.untilMs;
+    const top = barred ? (this.#barred?.bound ?? 0) - STEP_UP : Number.POSITIVE_INFINITY;
+    const down = Math.min(STEP_DOWN, Math.max(LEAST_STEP_DOWN, FAIR - hits));
+    const next = way < 0 ? bound - down : Math.max(bound, Math.min(bound + STEP_UP, top));
     this.#offset = clamp(next, settings) - (settings.workingSetBound ?? 0);
   }
 }
 
+/** `above`: how far the bound is above its start. */
+function direction(seen: { hits: number; waiting: number; above: number }): -1 | 0 | 1 {
+  const { hits, waiting, above } = seen;
+  if (hits < POOR) return -1;
+  if (waiting < ALWAYS) return hits >= FAIR && waiting > SELDOM ? 1 : 0;
+  if (hits < GOOD) return above > 0.001 ? -1 : 0;
+  return hits >= SURE || above < -0.001 ? 1 : 0;
+}
+
 function clamp(bound: number, settings: BoundSettings): number {
-  return Math.max(
-    settings.workingSetBoundMin,
-    Math.min(settings.workingSetBoundMax, Math.round(bound * 1_000) / 1_000),
-  );
+  const { workingSetBoundMin: least, workingSetBoundMax: most } = settings;
+  return Math.max(least, Math.min(most, Math.round(bound * 1_000) / 1_000));
 }

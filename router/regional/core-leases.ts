@@ -209,8 +209,8 @@ function newLease(
   plan: { scored: Scored; deadlines: Deadlines; room: Room | null },
 ): LeaseState {
   const { scored, deadlines } = plan;
-  const id = leaseIdOf(request.request.id, request.attempts);
   const unfound = isUnfound(scored.matchedTokens, scored.promptTokens);
+  const id = leaseIdOf(request.request.id, request.attempts);
   return {
     id,
     request,

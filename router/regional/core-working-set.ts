@@ -4,12 +4,13 @@
 // does, and more of it: what it takes is taken from others all the same. It goes ahead of new ones.
 
 import type { KvRoom } from '../../shared/model/decision.ts';
-import type { Usage } from '../../shared/protocol/messages.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
 import { isUnfound, kvRoom } from '../policy/working-set.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { COLUMN, type Scored, type Weighing } from './core-weighing.ts';
 
-/** How the candidates of one request stand; `admits` is asked once a candidate, `shown` for explain. */
+/** How the candidates of one request stand. */
 export interface Room {
   /** It is held back where it does not fit. */
   readonly acts: boolean;
@@ -35,10 +36,9 @@ export function roomForNew(
   return { acts: fresh, of };
 }
 
-/** What a request is that has to wait for room; its pool is counted as one that held somebody back. */
+/** What a request is that has to wait for room. */
 export function noteHeld(state: RegionalState, request: RequestState): 'returning' | 'new' {
-  const { workingSet, heldPace } = request.pool;
-  workingSet.control.heldBack();
+  const { heldPace } = request.pool;
   heldPace.started(state.nowMs);
   const goesOn = request.request.prompts.some(({ turnEnds }) => turnEnds.length > 0);
   return goesOn ? 'returning' : 'new';
@@ -50,40 +50,51 @@ export function noteAdmitted(state: RegionalState, scored: Scored, room: Room | 
   scored.target.replica.pool.workingSet.aged += 1;
 }
 
-/** A turn is complete: what it found of the one before moves the bound. */
-export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage): void {
+/** Turns have ended there, whichever router sent them. */
+export function noteTurnEnds(
+  state: RegionalState,
+  target: TargetState,
+  { leaves }: PrefixMessage,
+): void {
+  const { turns } = target.replica.pool.workingSet;
+  for (const leaf of leaves) {
+    if (leaf.promptTokens === null) continue;
+    turns.ended(leaf, { tokens: leaf.promptTokens + leaf.answerTokens, endedMs: state.nowMs });
+  }
+}
+
+/** A turn is complete: what it found of the one before moves the bound, where it came back in time. */
+export function noteTurn(lease: LeaseState, usage: Usage): void {
   const { request, moved } = lease;
-  const { prompts, answers = 1 } = request.request;
-  const [prompt] = prompts;
-  if (prompt === undefined || prompts.length > 1 || answers > 1 || !isGeneration(request)) return;
+  const [prompt] = request.request.prompts;
+  const before = prompt?.turnEnds.at(-1);
+  if (before === undefined || request.request.prompts.length > 1) return;
   const { control, turns, gaps } = request.pool.workingSet;
-  const before = prompt.turnEnds.at(-1);
-  const earlier = before === undefined ? null : turns.take(before);
-  const tokens = usage.promptTokens + usage.completionTokens;
-  turns.remember(prompt.end, { tokens, endedMs: state.nowMs });
+  const earlier = turns.take(before);
   if (earlier === null) return;
-  const restedMs = request.arrivedMs - earlier.endedMs;
+  const restedMs = Math.max(0, request.arrivedMs - earlier.endedMs);
   gaps.observe(restedMs);
-  const restMs = gaps.tauMs();
   const { cachedTokens } = usage;
-  if (!moved && cachedTokens !== null && restedMs <= restMs) {
-    control.observe({ found: cachedTokens, could: earlier.tokens });
-  }
-  if (request.pool.queue.held.requests > 0) control.heldBack();
-  control.step(state.settings, { nowMs: state.nowMs, restMs });
+  if (moved || cachedTokens === null || restedMs > gaps.tauMs()) return;
+  control.observe({ found: cachedTokens, could: earlier.tokens });
 }
 
-function isFoundNowhere(weighing: Weighing): boolean {
-  for (let k = 0; k < weighing.count; k += 1) {
-    const matched = weighing.value(k, COLUMN.matchedTokens);
-    if (!isUnfound(matched, weighing.value(k, COLUMN.promptTokens))) return false;
-  }
-  return true;
+/** Each report is a look at who waits for room, and the time to move the bound. */
+export function lookForRoom(
+  state: RegionalState,
+  { replica }: TargetState,
+  report: ReplicaReport,
+): void {
+  const { queue, workingSet } = replica.pool;
+  const waiting = queue.held.requests > 0;
+  workingSet.control.look({ waiting, routers: Math.max(1, report.routers) });
+  workingSet.control.step(state.settings, state.nowMs);
 }
 
-/** From then on it goes wherever there is a place, room or not. */
-export function entersByMs(state: RegionalState, { arrivedMs }: RequestState): number {
-  return arrivedMs + state.settings.newConversationWaitMs;
+/** From then on it goes wherever there is a place, room or not: half of its client's patience at the latest. */
+export function entersByMs(state: RegionalState, { arrivedMs, request }: RequestState): number {
+  const patienceMs = (request.clientDeadlineMs ?? Number.POSITIVE_INFINITY) / 2;
+  return arrivedMs + Math.min(state.settings.newConversationWaitMs, patienceMs);
 }
 
 /** Growth of a target's working set by a request: what is not found, and the answer. */
@@ -99,6 +110,14 @@ export function growthTokens(request: RequestState, scored: Scored): number {
 function takesAged(state: RegionalState, target: TargetState): boolean {
   const routers = target.report?.routers ?? 1;
   return state.nowMs - target.agedMs >= routers * state.settings.newConversationWaitMs;
+}
+
+function isFoundNowhere(weighing: Weighing): boolean {
+  for (let k = 0; k < weighing.count; k += 1) {
+    const matched = weighing.value(k, COLUMN.matchedTokens);
+    if (!isUnfound(matched, weighing.value(k, COLUMN.promptTokens))) return false;
+  }
+  return true;
 }
 
 /** Nothing else comes back for its prefix. */
