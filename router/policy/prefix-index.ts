@@ -26,6 +26,8 @@ const SET_SHARE = 1 / 8;
 const ROW_SHARE = 1 - LEAF_SHARE - SET_SHARE;
 /** Turn ends before the deepest matched chunk that are looked up as leaves. */
 const TURN_ENDS_TRIED = 4;
+/** Ancestors that one message may make recent: many times what an honest index has. */
+const STEPS_MAX = 1_000_000;
 
 const PARENT_LOW = 0;
 const PARENT_HIGH = 1;
@@ -75,6 +77,8 @@ export class PrefixIndex {
   readonly #free: number[] = [];
   readonly #ends: Ends = { chain: null, chunks: 0, count: 0, rows: [], offsets: [] };
   #setBytes: number;
+  /** Left of `STEPS_MAX` for the message at hand. */
+  #steps = 0;
   /** Rows that went because their holders no longer fit. */
   #dropped = 0;
   /** Targets that there is room for; a multiple of 32. */
@@ -170,6 +174,7 @@ export class PrefixIndex {
     at.seq = message.seq;
     at.asked = false;
     this.#evict(slot, message.evicted);
+    this.#steps = STEPS_MAX;
     for (const run of message.runs) this.#insertRun(slot, run);
     for (const leaf of message.leaves) this.#leaves.put(slot, leaf);
     return 'applied';
@@ -304,13 +309,18 @@ export class PrefixIndex {
     (this.#table.columns[PARENT_HIGH] as Uint32Array)[row] = high;
   }
 
-  /** Ancestors stay more recent than what hangs on them. */
+  /**
+   * Ancestors stay more recent than what hangs on them, as far as they say that they are: parents that an agent makes up
+   * may form a ring.
+   */
   #touchUp(low: number, high: number, depth: number): void {
     let row = depth > 0 ? this.#table.find(low, high) : -1;
     for (let left = depth; row >= 0 && left > 0; left -= 1) {
+      const { columns } = this.#table;
+      if (columns[DEPTH]?.[row] !== left - 1 || this.#steps <= 0) return;
+      this.#steps -= 1;
       this.#table.touch(row);
       if (left === 1) return;
-      const { columns } = this.#table;
       row = this.#table.find(
         columns[PARENT_LOW]?.[row] as number,
         columns[PARENT_HIGH]?.[row] as number,

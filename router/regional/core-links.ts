@@ -16,6 +16,13 @@ import {
 } from '../../shared/protocol/messages.ts';
 import { reportIntervalMs } from '../policy/report-interval.ts';
 import { noteFresh, noteGone, noteLost } from './core-freshness.ts';
+import {
+  admitsSnapshot,
+  credibleAck,
+  enginesWithin,
+  isNewest,
+  newBounds,
+} from './core-link-bounds.ts';
 import { acknowledge, chainsOf, orphanLeases, tellLeases } from './core-leases.ts';
 import { queuedMessage } from './core-queued.ts';
 import { noteIdle } from './core-share.ts';
@@ -26,7 +33,6 @@ import type {
   ReplicaState,
   TargetState,
 } from './core-state.ts';
-import { lookForRoom, noteTurnEnds } from './core-working-set.ts';
 import { dropReplica, newReplica, resumeOf, setRanks } from './core-targets.ts';
 
 const REPLICAS_MAX = 4_096;
@@ -60,11 +66,11 @@ export function linkUp(
   const { agentId } = hello;
   const link: LinkHolder = {
     ...{ id, agentId, pool, workers, fewSinceMs: null, fewSaid: false },
-    ...{ replicas: new Set(), fenced: new Set() },
+    ...{ replicas: new Set(), fenced: new Set(), bounds: newBounds(state.nowMs) },
   };
   state.links.set(id, link);
   const resume: ResumeState[] = [];
-  for (const engine of hello.engines) adopt(state, link, { engine, resume });
+  for (const engine of enginesWithin(state, hello.engines)) adopt(state, link, { engine, resume });
   const { agentId: agent, software } = hello;
   state.log('info', 'link_up', { agent, software, pool: pool.id, replicas: link.replicas.size });
   greet(state, link, resume);
@@ -105,10 +111,11 @@ export function heard(
   const target = replica.targets[rank];
   if (target === undefined) state.limit('foreign_report');
   else if (message.kind === 'report') {
+    if (!isNewest(state, target, message.report)) return;
     watchLinks(state, link, message.report.routers);
     reported(state, target, message.report);
     if (message.echo === true) echo(state, id, message.report);
-  } else prefixes(state, target, message);
+  } else if (message.seq > 0 || admitsSnapshot(state, link)) prefixes(state, target, message);
 }
 
 /** Whom an agent is not linked to knows nothing of its replicas. A restart of a router is no matter. */
@@ -150,11 +157,9 @@ function adopt(
   const { engine, resume } = from;
   let replica = state.replicas.get(engine.replica);
   if (replica !== undefined && replica.pool !== link.pool) {
+    const busy = replica.targets.some((target) => target.leases.size > 0);
+    if (replica.link !== null || busy) return keepInPool(state, link, replica);
     noteGone(state, replica);
-    if (replica.targets.some((target) => target.leases.size > 0)) {
-      state.limit('pool_move');
-      return;
-    }
     dropReplica(state, replica);
     replica = undefined;
   }
@@ -176,6 +181,20 @@ function adopt(
   replica.link = link;
   link.replicas.add(replica);
   setRanks(state, replica, engine.ranks);
+}
+
+/**
+ * It belongs to another pool, whose agents stand for it, or has requests of it: the newcomer is fenced until that is
+ * over. A credential of one pool takes nothing from another.
+ */
+function keepInPool(state: RegionalState, link: LinkHolder, replica: ReplicaState): void {
+  state.limit('pool_move');
+  state.log('warn', 'agent_fenced', { replica: replica.id, agent: link.agentId });
+  if (replica.link !== null) link.fenced.add(replica);
+  else {
+    noteGone(state, replica);
+    state.emit({ kind: 'close', link: link.id, reason: 'fenced' });
+  }
 }
 
 function fence(state: RegionalState, older: LinkHolder, replica: ReplicaState): void {
@@ -210,6 +229,9 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
       wallMs: state.deps.wallMs(),
     },
   });
+  for (const { id: replica } of link.fenced) {
+    state.emit({ kind: 'send', link: link.id, message: { kind: 'fence', replica } });
+  }
   for (const replica of link.replicas) {
     for (const target of replica.targets) tellLeases(state, target, true);
   }
@@ -225,15 +247,15 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   }
   const before = target.report?.phase ?? null;
   alarmUnknown(state, target, report);
-  lookForRoom(state, target, report);
   target.report = report;
   target.receivedMs = state.nowMs;
   target.released = { requests: 0, prefillMs: 0 };
-  acknowledge(target, report.ackedSeq);
+  const ackedSeq = credibleAck(state, target, report);
+  acknowledge(target, ackedSeq);
   noteIdle(target, state.nowMs);
   if (report.incarnation !== null && target.leasesFor !== report.incarnation) {
     // An agent that acknowledges has the leases; one that met another engine life has dropped them.
-    if (report.ackedSeq < 0) tellLeases(state, target, false);
+    if (ackedSeq < 0) tellLeases(state, target, false);
     target.leasesFor = report.incarnation;
   }
   notePeak(target, state.nowMs);
@@ -293,10 +315,7 @@ function prefixes(state: RegionalState, target: TargetState, message: PrefixMess
       message: { kind: 'resync', replica: replica.id, rank },
     });
   }
-  if (message.seq !== 0) {
-    noteTurnEnds(state, target, message);
-    return;
-  }
+  if (message.seq !== 0) return;
   // A snapshot may be older than what was sent since: those prompts are expected there too.
   for (const lease of target.leases.values()) {
     if (lease.orphan) continue;
@@ -317,11 +336,13 @@ function notePeak(target: TargetState, nowMs: number): void {
 function noteNames(state: RegionalState, pool: PoolState, report: ReplicaReport): void {
   if (report.models.length === 0) return;
   pool.reported = true;
+  let left = 0;
   for (const { id, loras } of report.models) {
     for (const name of [id, ...loras]) {
       if (pool.names.has(name)) continue;
-      if (pool.names.size >= NAMES_MAX) state.limit('model_names');
+      if (pool.names.size >= NAMES_MAX) left += 1;
       else pool.names.add(name);
     }
   }
+  if (left > 0) state.limit('model_names');
 }

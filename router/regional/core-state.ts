@@ -29,6 +29,7 @@ import { ReleasePace } from '../policy/shed.ts';
 import { TurnMemory } from '../policy/turn-memory.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
 import { FreshHistory } from '../policy/static-pool.ts';
+import type { LinkBounds } from './core-link-bounds.ts';
 import type { PoolConfig, RegionalCoreConfig, RouteRequest, RouterEffect } from './events.ts';
 import { Roster } from './core-roster.ts';
 import { Weighing } from './core-weighing.ts';
@@ -162,6 +163,7 @@ export interface LinkHolder {
   fewSinceMs: number | null;
   /** Somebody has been told of it. */
   fewSaid: boolean;
+  readonly bounds: LinkBounds;
 }
 
 export interface Failure {

@@ -111,7 +111,7 @@ export function reportOf(replica: string, more: Partial<ReplicaReport> = {}): Re
     engine: { kind: 'vllm', version: null },
     routers: 1,
     queued: { prefillMs: 0, requests: 0, topPriority: null, routersQueueing: 0 },
-    ackedSeq: 1_000_000,
+    ackedSeq: -1,
     scrapeAgoMs: 0,
     counters: { promptTokens: null, generationTokens: null },
     derived: [],
@@ -126,6 +126,8 @@ export class CoreRig {
   /** All effects so far. */
   readonly seen: RouterEffect[] = [];
   #requests = 0;
+  /** Of the last ledger event of each target over each link: what its agent has seen. */
+  readonly #seqs = new Map<string, number>();
 
   constructor(
     options: {
@@ -146,6 +148,11 @@ export class CoreRig {
   handle(event: RouterEvent): RouterEffect[] {
     const effects = this.core.handle(event, this.nowMs);
     this.seen.push(...effects);
+    for (const effect of effects) {
+      if (effect.kind !== 'send' || !('seq' in effect.message)) continue;
+      const { replica, rank, seq } = effect.message;
+      this.#seqs.set(`${effect.link} ${replica} ${rank}`, seq);
+    }
     return effects;
   }
 
@@ -200,7 +207,8 @@ export class CoreRig {
   }
 
   report(name: string, more: Partial<ReplicaReport> = {}, link = name): RouterEffect[] {
-    const report = reportOf(name, more);
+    const seen = this.#seqs.get(`${link} ${name} ${more.rank ?? 0}`) ?? -1;
+    const report = reportOf(name, { ackedSeq: seen, ...more });
     return this.handle({
       kind: 'message',
       link: link as LinkId,

@@ -23,7 +23,11 @@ export const LIMITS = [
   // what agents say
   'prefix_gap', // deltas of a prefix index that do not follow each other
   'foreign_report', // about a replica of another link
-  'pool_move', // a replica that changes its pool with requests open
+  'pool_move', // a replica that another pool has, linked or with requests open
+  'link_targets', // ranks of one agent's engines together
+  'report_order', // a report older than one before it on its link
+  'ack_beyond', // a report that has seen what was never sent
+  'prefix_snapshots', // snapshots of prefixes over one link
 ] as const;
 
 export type LimitName = (typeof LIMITS)[number];
