@@ -92,7 +92,13 @@ class RegionUnderFire {
   private left(): string {
     const { openRequests, leases, bodyBytes, connections, pools } = this.router.status();
     const queued = pools.reduce((sum, pool) => sum + pool.queue.requests, 0);
-    const counts = { openRequests, leases, bodyBytes, queued, clients: connections['clients'] };
+    const targets = pools.flatMap((pool) => pool.replicas.flatMap((replica) => replica.targets));
+    // The agent's own view: its ledger has let go of the request too.
+    const waiting = targets.reduce((sum, { report }) => {
+      return sum + (report?.waitingPrefillTokens ?? 0) + (report?.running ?? 0);
+    }, 0);
+    const clients = connections['clients'];
+    const counts = { openRequests, leases, bodyBytes, queued, waiting, clients };
     return Object.values(counts).every((count) => count === 0) ? '' : JSON.stringify(counts);
   }
 
