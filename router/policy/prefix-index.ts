@@ -35,6 +35,7 @@ const DEPTH = 2;
 const HELD = 3;
 const HOPED = 4;
 const COLUMNS = 5;
+const NO_ROW = -2;
 
 /** What a target holds of a prompt. */
 export interface PrefixMatch {
@@ -183,16 +184,24 @@ export class PrefixIndex {
   /** Expects that the target will hold this prompt: it has just been sent there. */
   hope(slot: number, chain: PromptChain): void {
     const { hashes } = chain;
+    let row = NO_ROW;
     for (let k = hashes.length / 2 - 1; k >= 0; k -= 1) {
-      this.#set(HOPED, this.#insertChunk(hashes, k, 0), slot);
+      row = this.#insertChunk(hashes, k, { depth: 0, near: row + 1 });
+      this.#set(HOPED, row, slot);
     }
   }
 
   /** Takes back `hope`: the request showed no first token there. What the agent confirmed stays. */
   unhope(slot: number, hashes: HashWords): void {
+    let row = NO_ROW;
     for (let k = hashes.length / 2 - 1; k >= 0; k -= 1) {
-      const row = this.#table.find(hashes[2 * k] as number, hashes[2 * k + 1] as number);
-      if (row < 0) continue;
+      const at = this.#table.findNear(
+        hashes[2 * k] as number,
+        hashes[2 * k + 1] as number,
+        row + 1,
+      );
+      if (at < 0) continue;
+      row = at;
       this.#unset(HOPED, row, slot);
       this.#dropIfEmpty(row);
     }
@@ -208,8 +217,10 @@ export class PrefixIndex {
     const walk = this.#walk;
     walk.begin();
     let depth = 0;
+    let row = NO_ROW;
     for (; depth < chunks; depth += 1) {
-      const row = this.#table.find(hashes[2 * depth] as number, hashes[2 * depth + 1] as number);
+      const low = hashes[2 * depth] as number;
+      row = this.#table.findNear(low, hashes[2 * depth + 1] as number, row - 1);
       if (row < 0) break;
       if (!walk.keep(held[row] as number, hoped[row] as number, depth)) return walk.depths;
     }
@@ -289,16 +300,19 @@ export class PrefixIndex {
 
   #insertRun(slot: number, run: PrefixRun): void {
     const chunks = run.hashes.length / 2;
+    let row = NO_ROW;
     for (let k = chunks - 1; k >= 0; k -= 1) {
-      const row = this.#insertChunk(run.hashes, k, run.depth);
+      row = this.#insertChunk(run.hashes, k, { depth: run.depth, near: row + 1 });
       if (k === 0) this.#setParent(row, run.parentLow, run.parentHigh);
       this.#set(HELD, row, slot);
     }
     this.#touchUp(run.parentLow, run.parentHigh, run.depth);
   }
 
-  #insertChunk(hashes: HashWords, k: number, depth: number): number {
-    const row = this.#table.insert(hashes[2 * k] as number, hashes[2 * k + 1] as number);
+  /** Chunks are inserted from the last on, so each lies one row after the one that follows it. */
+  #insertChunk(hashes: HashWords, k: number, at: { depth: number; near: number }): number {
+    const { depth, near } = at;
+    const row = this.#table.insert(hashes[2 * k] as number, hashes[2 * k + 1] as number, near);
     (this.#table.columns[DEPTH] as Uint32Array)[row] = depth + k;
     if (k > 0) this.#setParent(row, hashes[2 * k - 2] as number, hashes[2 * k - 1] as number);
     return row;
@@ -370,7 +384,10 @@ export class PrefixIndex {
     const before = words[row] as number;
     if (this.#sets.has(before, slot)) return;
     const after = this.#sets.add(before, slot);
-    if (!this.#sets.has(after, slot)) return;
+    if (!this.#sets.has(after, slot)) {
+      this.#dropIfEmpty(row);
+      return;
+    }
     words[row] = after;
     if (column === HELD) this.#slot(slot).chunks += 1;
     else this.#slot(slot).hopes += 1;

@@ -6,7 +6,7 @@
 // plain way, through the functions that say what is meant. `core-weigh.test.ts` holds both against a
 // version that is plain throughout.
 
-import { emptySums, sumsMs } from '../../shared/model/cost-curve.ts';
+import { sumsMs } from '../../shared/model/cost-curve.ts';
 import { kthSmallest } from '../../shared/lib/select.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import { ejected } from '../policy/breaker.ts';
@@ -20,8 +20,10 @@ import {
   meanPromptMs,
   poolCurve,
   runningNow,
+  unackedMs,
   type CurveChoice,
 } from './core-load.ts';
+import { ASSUMED_CURVE } from '../policy/unknown.ts';
 import { FIGURE, FIGURES } from './core-roster.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { COLUMN, COLUMNS, type Weighing } from './core-weighing.ts';
@@ -236,54 +238,52 @@ function addPrompt(values: Float64Array, at: number, found: Float64Array): void 
   }
 }
 
-/** ms of prefill by the curve in a target's figures: `sumsMs`, number by number. */
-function figuresMs(
-  figures: Float64Array,
-  from: number,
-  sums: { readonly uncached: number; readonly prompt: number; readonly context: number },
-): number {
-  if (sums.prompt <= 0) return 0;
-  const steps = Math.max(
-    1,
-    Math.ceil(sums.uncached / (figures[from + FIGURE.stepTokens] as number)),
-  );
+/** Columns or figures of one candidate: where they are and where its part begins. */
+interface Part {
+  readonly of: Float64Array;
+  at: number;
+}
+
+/** ms of the candidate's prefill by the curve in its figures: `sumsMs`, number by number. */
+function columnsMs(figures: Part, columns: Part): number {
+  const { of: figure, at: from } = figures;
+  const { of: column, at } = columns;
+  const prompt = column[at + COLUMN.prompt] as number;
+  const uncached = column[at + COLUMN.uncached] as number;
+  if (prompt <= 0) return 0;
+  const steps = Math.max(1, Math.ceil(uncached / (figure[from + FIGURE.stepTokens] as number)));
   return (
-    (figures[from + FIGURE.baseMs] as number) * steps +
-    (figures[from + FIGURE.frontMsPerToken] as number) * sums.prompt +
-    (figures[from + FIGURE.linearMsPerToken] as number) * sums.uncached +
-    (figures[from + FIGURE.contextMsPerToken2] as number) * sums.context
+    (figure[from + FIGURE.baseMs] as number) * steps +
+    (figure[from + FIGURE.frontMsPerToken] as number) * prompt +
+    (figure[from + FIGURE.linearMsPerToken] as number) * uncached +
+    (figure[from + FIGURE.contextMsPerToken2] as number) * (column[at + COLUMN.context] as number)
   );
 }
 
 /** What waits at each candidate, and its prefill of this request. */
 function weighLoads(state: RegionalState, request: RequestState): void {
   const { weighing, settings, nowMs } = state;
-  const { figures } = request.pool.roster;
   const { values, places, targets } = weighing;
+  const { figures } = request.pool.roster;
   const fallback = lazily(() => poolCurve(request.pool));
-  const sums = emptySums();
   const load = { full: false, closed: false, learned: true };
+  const figure: Part = { of: figures, at: 0 };
+  const column: Part = { of: values, at: 0 };
   for (let k = 0; k < targets.length; k += 1) {
     const target = targets[k] as TargetState;
     const at = k * COLUMNS;
     const from = (places[k] as number) * FIGURES;
-    sums.uncached = values[at + COLUMN.uncached] as number;
-    sums.prompt = values[at + COLUMN.prompt] as number;
-    sums.context = values[at + COLUMN.context] as number;
     const reported = figures[from + FIGURE.waitingPrefillMs] as number;
     const base = figures[from + FIGURE.baseMs] as number;
     if (Number.isNaN(reported) || Number.isNaN(base) || target.replica.lostMs !== null) {
-      const { curve, learned } = curveOf(target, fallback);
-      const plain = loadOf(target, { curve, settings, nowMs });
-      values[at + COLUMN.waitMs] = plain.waitMs;
-      values[at + COLUMN.prefillMs] = sumsMs(curve, sums);
-      weighing.setLoad(k, { full: plain.full, closed: plain.closed, learned });
+      weighPlainly(state, k, fallback);
       continue;
     }
+    figure.at = from;
+    column.at = at;
     const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
     const shrinks = Math.max(0, reported - (nowMs - target.receivedMs));
-    const unacked = figuresMs(figures, from, target.unackedSums);
-    const waitMs = Math.max(shrinks + unacked, slotWaitMs);
+    const waitMs = Math.max(shrinks + unackedOf(target), slotWaitMs);
     // No comparison with what is unknown holds.
     const noSlot =
       slotsTaken(target, figures, from) >= (figures[from + FIGURE.runningMax] as number);
@@ -291,8 +291,32 @@ function weighLoads(state: RegionalState, request: RequestState): void {
     load.closed = noSlot && slotWaitMs <= 0;
     weighing.setLoad(k, load);
     values[at + COLUMN.waitMs] = waitMs;
-    values[at + COLUMN.prefillMs] = figuresMs(figures, from, sums);
+    values[at + COLUMN.prefillMs] = columnsMs(figure, column);
   }
+}
+
+/** Its own curve is known here. */
+function unackedOf(target: TargetState): number {
+  if (target.unackedSums.prompt <= 0) return 0;
+  return unackedMs(target, target.report?.prefillCost ?? ASSUMED_CURVE);
+}
+
+/** Reports do not come, or say too little: the functions that say what then holds. */
+function weighPlainly(state: RegionalState, k: number, fallback: () => CurveChoice): void {
+  const { weighing, settings, nowMs } = state;
+  const { values } = weighing;
+  const at = k * COLUMNS;
+  const target = weighing.targets[k] as TargetState;
+  const { curve, learned } = curveOf(target, fallback);
+  const load = loadOf(target, { curve, settings, nowMs });
+  const sums = {
+    uncached: values[at + COLUMN.uncached] as number,
+    prompt: values[at + COLUMN.prompt] as number,
+    context: values[at + COLUMN.context] as number,
+  };
+  values[at + COLUMN.waitMs] = load.waitMs;
+  values[at + COLUMN.prefillMs] = sumsMs(curve, sums);
+  weighing.setLoad(k, { full: load.full, closed: load.closed, learned });
 }
 
 function slotsTaken(target: TargetState, figures: Float64Array, from: number): number {

@@ -35,6 +35,7 @@ test('holds what a map with a recency order and the same bound holds', () => {
           const { low, high } = step.hash;
           const key = `${low}/${high}`;
           const row = table.find(low, high);
+          for (const near of [-1, 0, 1, 7, row]) expect(table.findNear(low, high, near)).toBe(row);
           expect(row >= 0).toBe(model.has(key));
           if (step.kind === 'insert') {
             stamp += 1;

@@ -91,11 +91,18 @@ export class PrefixTable {
     }
   }
 
+  /** The same for a hash that is probably in row `near`: rows that are made together lie together. */
+  findNear(low: number, high: number, near: number): number {
+    const there = this.#low[near] === low && this.#high[near] === high && this.isUsed(near);
+    return there ? near : this.find(low, high);
+  }
+
   /**
    * The row of a hash, made with zeroed columns where there was none; it becomes the most recent.
+   * `near` as above.
    */
-  insert(low: number, high: number): number {
-    const found = this.find(low, high);
+  insert(low: number, high: number, near = NONE): number {
+    const found = this.findNear(low, high, near);
     if (found !== NONE) {
       this.touch(found);
       return found;

@@ -1,0 +1,285 @@
+// The fast weighing of a pool says what the plain one says, number by number, and the decision drawn
+// from it is the one that a look at every candidate gives.
+
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { seededRandom } from '../../shared/lib/random.ts';
+import type { AgentId, LinkId, PoolId, ReplicaId, RouterId } from '../../shared/model/ids.ts';
+import type { PromptChain } from '../../shared/model/prompt.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { PrefixMessage } from '../../shared/protocol/messages.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
+import { drawProbabilities } from '../policy/pick.ts';
+import { decide } from './core-decide.ts';
+import { heard, linkDown, linkUp } from './core-links.ts';
+import { attemptEnded } from './core-outcomes.ts';
+import { arrive, enter } from './core-requests.ts';
+import { shareInMs } from './core-share.ts';
+import { RegionalState, type RequestState } from './core-state.ts';
+import { weighPlainly } from './core-weigh-plain.harness.ts';
+import { weigh } from './core-weigh.ts';
+import type { Scored } from './core-weighing.ts';
+import { roomForNew } from './core-working-set.ts';
+import { chainOf, configOf, CoreRig, MODEL, reportOf } from './core.harness.ts';
+
+const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | null> => fc.option(value, { freq: 4 });
+const amount = (max: number): fc.Arbitrary<number> => fc.double({ min: 0, max, noNaN: true });
+
+const figures = fc.record({
+  phase: fc.constantFrom('ready', 'ready', 'ready', 'ready', 'degraded', 'loading'),
+  degradedFor: fc.constantFrom('slow', 'slow', 'probe', null),
+  slowRatio: maybe(amount(9)),
+  prefillCost: maybe(
+    fc.record({
+      baseMs: amount(30),
+      frontMsPerToken: amount(0.01),
+      linearMsPerToken: fc.constantFrom(0.05, 0.1, 0.1, 0.4),
+      contextMsPerToken2: amount(1e-5),
+      stepTokens: fc.constantFrom(256, 2_048),
+    }),
+  ),
+  waitingPrefillMs: maybe(fc.constantFrom(0, 0, 5, 40, 59.9, 60, 500)),
+  waitingPrefillTokens: maybe(fc.nat(4_000)),
+  slotWaitMs: maybe(fc.constantFrom(0, 0, 100)),
+  running: maybe(fc.nat(5)),
+  runningMax: maybe(fc.integer({ min: 1, max: 8 })),
+  itlMs: maybe(amount(30)),
+  kvUsageRatio: maybe(amount(1)),
+  preemptionsPerMin: maybe(fc.constantFrom(0, 0, 12)),
+  bytesPerToken: maybe(
+    fc.record({
+      mean: fc.double({ min: 1, max: 6, noNaN: true }),
+      p5: fc.constant(1),
+      p95: fc.constant(6),
+    }),
+  ),
+  blockTokens: maybe(fc.constantFrom(1, 16, 64)),
+  kappa: fc.constantFrom(1, 1, 0.7, 0),
+  partTokens: fc.constantFrom({}, { image: 300 }),
+  kvCapacityTokens: maybe(fc.constantFrom(2_000, 50_000)),
+  workingSetTokens: maybe(fc.nat(3_000)),
+  ackedSeq: fc.constantFrom(-1, 0, 2, 1_000_000),
+  queued: fc.constantFrom(
+    { prefillMs: 0, requests: 0, topPriority: null, routersQueueing: 0 },
+    { prefillMs: 90, requests: 3, topPriority: 0, routersQueueing: 2 },
+  ),
+  models: fc.constantFrom(
+    [{ id: MODEL, maxModelLen: 32_768, loras: [] }],
+    [{ id: MODEL, maxModelLen: null, loras: ['tuned'] }],
+    [{ id: MODEL, maxModelLen: 300, loras: [] }],
+    [{ id: 'other', maxModelLen: null, loras: [MODEL] }],
+    [{ id: 'other', maxModelLen: null, loras: [] }],
+    [],
+  ),
+}) as unknown as fc.Arbitrary<Partial<ReplicaReport>>;
+
+const path = fc.array(fc.nat(2), { minLength: 1, maxLength: 6 });
+const name = fc.nat(6);
+const prompt = fc.record({
+  path,
+  turns: fc.array(fc.nat(5), { maxLength: 5 }),
+  parts: fc.constantFrom({}, {}, {}, { image: 2 }),
+  tokenIds: fc.option(fc.integer({ min: 1, max: 2_000 }), { freq: 6 }),
+});
+const asked = fc.record({
+  prompts: fc.oneof(
+    { weight: 5, arbitrary: fc.tuple(prompt) },
+    { weight: 1, arbitrary: fc.array(prompt, { maxLength: 4 }) },
+  ),
+  maxTokens: fc.option(fc.nat(500)),
+  work: fc.constantFrom('generation', 'generation', 'generation', 'prefill', 'light'),
+  priority: fc.integer({ min: -1, max: 1 }),
+  truncates: fc.boolean(),
+});
+
+const step = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant('report' as const), name, figures }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: fc.constant('holds' as const), name, path, leaf: fc.boolean() }),
+  },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('arrive' as const), asked }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('fail' as const),
+      which: fc.nat(),
+      pause: fc.boolean(),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('down' as const), name }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('bye' as const), name }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('up' as const),
+      name,
+      ranks: fc.integer({ min: 1, max: 3 }),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(300) }) },
+);
+type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
+type Asked = typeof asked extends fc.Arbitrary<infer S> ? S : never;
+
+const FAULT: AttemptResult = { kind: 'serverFault', cause: 'reset', detail: '' };
+const BUSY: AttemptResult = { kind: 'backPressure', status: 429, retryAfterMs: 400 };
+
+/** A state of the core that is driven event by event, without its queue. */
+class Rig {
+  readonly state = new RegionalState({
+    routerId: 'router' as RouterId,
+    software: 'test',
+    config: configOf({ settings: { breakerFailures: 1, workingSetBound: 0.9 } }),
+    random: seededRandom(5),
+    wallMs: () => 0,
+  });
+  readonly #words = new CoreRig();
+  readonly #seqs = new Map<number, number>();
+
+  constructor() {
+    this.state.nowMs = 1_000;
+    for (let k = 0; k < 5; k += 1) this.run({ kind: 'up', name: k, ranks: 1 });
+  }
+
+  run(next: Step): void {
+    const { state } = this;
+    switch (next.kind) {
+      case 'up':
+        this.#up(next.name, next.ranks);
+        break;
+      case 'report': {
+        const report = reportOf(`r${next.name}`, next.figures);
+        heard(state, linkOf(next.name), { kind: 'report', report });
+        break;
+      }
+      case 'holds':
+        this.#holds(next.name, next.path, next.leaf);
+        break;
+      case 'arrive':
+        arrive(state, this.request(next.asked));
+        break;
+      case 'fail': {
+        const leases = [...state.leases.values()];
+        const lease = leases[next.which % Math.max(1, leases.length)];
+        const result = next.pause ? BUSY : FAULT;
+        if (lease !== undefined) attemptEnded(state, lease, { result, committed: false } as never);
+        break;
+      }
+      case 'down':
+        linkDown(state, linkOf(next.name), 'cut');
+        break;
+      case 'bye': {
+        const replica = `r${next.name}` as ReplicaId;
+        heard(state, linkOf(next.name), { kind: 'bye', replica, reason: 'drained' });
+        break;
+      }
+      case 'pass':
+        state.nowMs += next.ms;
+    }
+    state.effects = [];
+  }
+
+  request({ prompts, ...more }: Asked): ReturnType<CoreRig['request']> {
+    const chains = prompts.map(({ path: ids, turns, parts, tokenIds }): PromptChain => {
+      const ends = turns.toSorted((a, b) => a - b).filter((at) => at < ids.length);
+      const turnEnds = ends.map((at) => chainOf(ids.slice(0, at + 1)).end);
+      return { ...chainOf(ids), turnEnds, parts, tokenIds };
+    });
+    return this.#words.request({ ...more, prompts: chains } as never);
+  }
+
+  #up(k: number, ranks: number): void {
+    const replica = `r${k}` as ReplicaId;
+    linkUp(this.state, linkOf(k), {
+      kind: 'hello',
+      protocol: [1, 1],
+      features: [],
+      agentId: `agent-${k}` as AgentId,
+      software: 'test',
+      pool: 'pool' as PoolId,
+      engines: [{ replica, advertiseUrl: `http://${replica}`, ranks }],
+      proofPort: null,
+      wallMs: 0,
+    });
+  }
+
+  #holds(k: number, ids: readonly number[], leaf: boolean): void {
+    const seq = this.#seqs.get(k) ?? 0;
+    this.#seqs.set(k, seq + 1);
+    const { hashes, end } = chainOf(ids);
+    const { hashLow, hashHigh } = end;
+    heard(this.state, linkOf(k), {
+      kind: 'prefix',
+      replica: `r${k}` as ReplicaId,
+      rank: 0,
+      incarnation: `r${k}/1` as PrefixMessage['incarnation'],
+      seq,
+      runs: [{ parentLow: 0, parentHigh: 0, depth: 0, hashes }],
+      leaves: leaf ? [{ hashLow, hashHigh, promptTokens: 100 * ids.length, answerTokens: 40 }] : [],
+      evicted: new Uint32Array(0),
+    });
+  }
+}
+
+const linkOf = (k: number): LinkId => `link-${k}` as LinkId;
+
+function facts({ target, ...figuresOf }: Scored): object {
+  return { key: target.key, ...figuresOf };
+}
+
+/** As a look at every candidate gives it; null where nobody is drawn. */
+function plainDraw(state: RegionalState, request: RequestState): Map<string, number> | null {
+  const weighing = weigh(state, request);
+  const room = roomForNew(state, request, weighing);
+  const all = weighing.targets.map((_, k) => weighing.at(k));
+  const allowed = all.filter(
+    (one) =>
+      shareInMs(state, one.target, request.request.priority) === 0 &&
+      (room?.acts !== true || room.of(one).state !== 'full'),
+  );
+  if (!allowed.some(({ load }) => !load.full)) return null;
+  const open = allowed.filter(({ load }) => !load.closed);
+  const costs = open.map((one) => one.costMs);
+  const probabilities = drawProbabilities(costs, state.settings);
+  return new Map(open.map(({ target }, k) => [target.key, probabilities[k] ?? 0]));
+}
+
+test('the fast weighing is the plain one, and so are draw and candidates', () => {
+  fc.assert(
+    fc.property(
+      fc.array(step, { minLength: 5, maxLength: 60 }),
+      fc.array(asked, { minLength: 3, maxLength: 6 }),
+      (steps, last) => {
+        const rig = new Rig();
+        for (const next of steps) rig.run(next);
+        const { state } = rig;
+        for (const one of last) {
+          const request = enter(state, rig.request(one));
+          if ('decision' in request) continue;
+          const plain = weighPlainly(state, request);
+          const weighing = weigh(state, request);
+          expect(weighing.targets.map((_, k) => facts(weighing.at(k)))).toEqual(
+            plain.scored.map(facts),
+          );
+          expect(weighing.removed).toEqual(plain.removed);
+          const ranked = plain.scored.toSorted((a, b) => a.costMs - b.costMs);
+          if (one.work === 'light') continue;
+          const drawn = plain.scored.length === 0 ? null : plainDraw(state, request);
+          const { decision } = decide(state, request, { draw: false });
+          expect(decision.kind === 'send').toBe(
+            drawn !== null && [...drawn.values()].some((p) => p > 0),
+          );
+          const shown = decision.candidates.filter(({ removed }) => removed === null);
+          expect(shown.map(({ target }) => `${target.replica}/${target.rank}`)).toEqual(
+            ranked.slice(0, 16).map(({ target }) => `${target.replica.id}/${target.rank}`),
+          );
+          expect(shown.map(({ drawProbability }) => drawProbability)).toEqual(
+            ranked.slice(0, 16).map(({ target }) => drawn?.get(target.key) ?? 0),
+          );
+        }
+      },
+    ),
+    { numRuns: 400 },
+  );
+});
