@@ -1,10 +1,11 @@
-// `docs/metrics.md` and `docs/headers.md` out of the tables that the code itself works from.
+// `docs/metrics.md`, `docs/headers.md` and `docs/errors.md` out of the tables that the code itself works from.
 
 import {
   METRICS as AGENT_METRICS,
   METRICS_PREFIX as AGENT_METRICS_PREFIX,
 } from '../agent/metrics.ts';
 import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../router/gateway/headers.ts';
+import { ERROR_CODES, ERRORS } from '../shared/errors.ts';
 import { METRICS, METRICS_PREFIX } from '../router/regional/metrics.ts';
 import type { MetricDefinition } from '../shared/runtime/metrics.ts';
 import { table } from './generate-table.ts';
@@ -64,5 +65,48 @@ ${table(
   ['header', 'what it does'],
   REQUEST_HEADERS.map(({ name, help }) => [`\`${name}\``, help]),
 )}
+`;
+}
+
+export function errorsPage(): string {
+  return `# Errors
+
+<!-- Made by \`npm run docs\` from the table in shared/errors.ts. -->
+
+Every error that a router answers a client with has this body, \`x-request-id\`, \`x-spillway-request-id\` and
+\`x-should-retry\`; \`retry-after\` where a time is known, 1 to 60 seconds. \`spillway_errors_total\` counts them by code.
+
+\`\`\`json
+{ "error": { "message": "…", "type": "…", "param": null, "code": "…" } }
+\`\`\`
+
+Once a stream has begun its status is said: the same body is then its last event, before \`[DONE]\`. An answer that is no
+stream and is cut in the middle ends with its connection. What arrives behind a request that still waits for its answer, and is
+no HTTP, ends the connection without a word: an answer would be taken for the request's.
+
+${table(
+  ['code', 'status', 'type', 'should retry', 'when'],
+  ERROR_CODES.map((code) => {
+    const { status, type, retryable, when } = ERRORS[code];
+    return [`\`${code}\``, String(status), `\`${type}\``, retryable ? 'yes' : 'no', when];
+  }),
+)}
+
+## An engine's own words
+
+An engine's 4xx about the request itself (all but 401, 403, 408, 424 and 429) passes with its status. Its body passes byte for
+byte where it has an \`error\` with a \`message\`, \`code\` as the engine has it (vLLM: a number); anything else, a page of a proxy
+or a body without words, is wrapped with the code \`engine_error\`. All other statuses of engines are failures of theirs: another
+replica is asked.
+
+## By route
+
+| routes | errors |
+| --- | --- |
+| those that go to engines, \`/tokenize\` and \`/detokenize\` among them; \`/v1/models\`; unknown paths | the envelope above |
+| operators' routes of a router: \`/status\`, \`/metrics\`, \`/v1/route/explain\` | the same |
+| \`/livez\`, \`/readyz\` of a router | text; \`/readyz\` answers 503 with \`not ready\` |
+| the link listener | a bare status line, 400, 401, 404, 426 or 503, and the end of the connection; after the upgrade a close code ([runbook.md](runbook.md)) |
+| an agent's listener | JSON with a text \`error\` |
 `;
 }

@@ -4,12 +4,13 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { configurationPage } from './generate-configuration.ts';
-import { headersPage, metricsPage } from './generate-reference.ts';
+import { errorsPage, headersPage, metricsPage } from './generate-reference.ts';
 
 const PAGES: Readonly<Record<string, () => string>> = {
   'configuration.md': configurationPage,
   'metrics.md': metricsPage,
   'headers.md': headersPage,
+  'errors.md': errorsPage,
 };
 
 function onDisk(file: string): string {
