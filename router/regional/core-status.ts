@@ -60,6 +60,16 @@ export interface PoolStatus {
     readonly prefillMs: number;
     readonly oldestMs: number | null;
   };
+  readonly workingSet: {
+    /** Share of the KV capacity that live conversations may take; null while the rule is off. */
+    readonly boundRatio: number | null;
+    /** Requests that wait for KV room. */
+    readonly held: number;
+    /** New conversations that have entered without room because they had waited long enough, ever. */
+    readonly aged: number;
+    /** Share of the tokens of the turns before that continuing ones lately found; null before any were judged. */
+    readonly hitRatio: number | null;
+  };
   readonly meanPromptTokens: number;
   readonly meanOutputTokens: number;
 }
@@ -101,6 +111,12 @@ function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolS
       bytes: queue.bytes,
       prefillMs: queue.prefillMs,
       oldestMs: queue.oldestMs === null ? null : nowMs - queue.oldestMs,
+    },
+    workingSet: {
+      boundRatio: pool.workingSet.control.bound(state.settings),
+      held: queue.held.requests,
+      aged: pool.workingSet.aged,
+      hitRatio: pool.workingSet.control.hits,
     },
     meanPromptTokens: pool.meanPromptTokens,
     meanOutputTokens: pool.meanOutputTokens,
