@@ -12,7 +12,7 @@
 import type { AddressInfo } from 'node:net';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { ReplicaId } from '../shared/model/ids.ts';
-import { addressProof, isProofNonce } from '../shared/runtime/address-proof.ts';
+import { addressProof, isNonceFor, isProofNonce } from '../shared/runtime/address-proof.ts';
 import type { LinkClient } from '../shared/runtime/link-client.ts';
 import { OPERATOR_REFUSALS, operatorVerdict } from '../shared/runtime/operator.ts';
 import { VERSION } from '../shared/runtime/version.ts';
@@ -73,6 +73,9 @@ function addRoutes(server: FastifyInstance, options: AgentHttpOptions): void {
     const { nonce } = request.query;
     if (typeof nonce !== 'string' || !isProofNonce(nonce)) {
       return reply.code(400).send({ error: 'nonce: 16 to 128 letters, digits, - or _' });
+    }
+    if (!isNonceFor(options.agentId(), nonce)) {
+      return reply.code(403).send({ error: 'this agent is another one' });
     }
     const proof = addressProof(options.linkSecret, options.agentId(), nonce);
     return reply.type('text/plain').send(proof);

@@ -342,6 +342,7 @@ describe("the agent's listener", () => {
     const proof = addressProof('link-secret', 'whoever', nonce);
     expect((await get(closed, `/v1/proof?nonce=${nonce}`)).text).toBe(proof);
     expect((await get(closed, '/v1/proof?nonce=short')).status).toBe(400);
+    expect((await get(closed, `/v1/proof?nonce=${nonce}-other`)).status).toBe(403);
     expect((await get(closed, '/v1/proof')).status).toBe(400);
   });
 });

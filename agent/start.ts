@@ -7,6 +7,7 @@
 import type { LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
 import type { LinkEnd } from '../shared/runtime/link-socket.ts';
 import type { AgentId } from '../shared/model/ids.ts';
+import { replicaAt } from '../shared/runtime/address-proof.ts';
 import { CoreDriver } from '../shared/runtime/core-driver.ts';
 import { randomHex } from '../shared/runtime/entropy.ts';
 import { createHttpPools, type HttpPools, type PeerTrust } from '../shared/runtime/http-pool.ts';
@@ -62,9 +63,7 @@ export async function startAgent(
 
 /** The replica's id: host and port of the advertised URL. */
 export function replicaOf(advertiseUrl: string): ReplicaId {
-  const url = new URL(advertiseUrl);
-  const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
-  return `${url.hostname}:${port}` as ReplicaId;
+  return replicaAt(new URL(advertiseUrl));
 }
 
 interface EngineBeside {

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { AgentId, PoolId, ReplicaId } from '../../shared/model/ids.ts';
 import type { Hello } from '../../shared/protocol/messages.ts';
+import { isNonceFor, replicaAt } from '../../shared/runtime/address-proof.ts';
 import { proofOf, proveAddresses } from './address-proof.ts';
 
 const servers: ReturnType<typeof createServer>[] = [];
@@ -10,15 +11,20 @@ afterEach(() => {
   for (const server of servers.splice(0)) server.close();
 });
 
-/** A listener that answers nonces with `key`; the port. */
-async function prover(key: string, status = 200): Promise<number> {
+/** A listener that answers nonces with `key`, those of `agentId` alone where it has one; the port. */
+async function prover(key: string, status = 200, agentId: string | null = null): Promise<number> {
   const server = createServer((request, response) => {
     const nonce = new URL(request.url ?? '', 'http://x').searchParams.get('nonce') ?? '';
-    response.writeHead(status).end(proofOf(key, nonce));
+    const other = agentId !== null && !isNonceFor(agentId, nonce);
+    response.writeHead(other ? 403 : status).end(proofOf(key, nonce));
   });
   servers.push(server);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return (server.address() as AddressInfo).port;
+}
+
+function nameOf(url: string): ReplicaId {
+  return URL.canParse(url) ? replicaAt(new URL(url)) : ('r' as ReplicaId);
 }
 
 function hello(advertiseUrl: string, proofPort: number | null): Hello {
@@ -29,7 +35,7 @@ function hello(advertiseUrl: string, proofPort: number | null): Hello {
     agentId: 'agent-1' as AgentId,
     software: 'test',
     pool: 'p' as PoolId,
-    engines: [{ replica: 'r' as ReplicaId, advertiseUrl, ranks: 1 }],
+    engines: [{ replica: nameOf(advertiseUrl), advertiseUrl, ranks: 1 }],
     proofPort,
     wallMs: 0,
   };
@@ -82,6 +88,32 @@ describe('an advertised address', () => {
       const result = await proveAddresses(hello(URL_HERE, port), RULES);
       expect(result.ok).toBe(false);
     }
+  });
+
+  test("is not proven by another agent's answer", async () => {
+    const own = await prover('secret-1', 200, 'agent_1');
+    const others = await prover('secret-1', 200, 'agent_2');
+    const of = (port: number) => ({ ...hello(URL_HERE, port), agentId: 'agent_1' as AgentId });
+    expect(await proveAddresses(of(own), RULES)).toEqual({ ok: true });
+    expect(await proveAddresses(of(others), RULES)).toMatchObject({ ok: false });
+  });
+
+  test("is its replica's name: nobody speaks for another engine", async () => {
+    const port = await prover('secret-1');
+    const here = hello(URL_HERE, port);
+    const engines = [{ ...here.engines[0]!, replica: '127.0.0.1:9000' as ReplicaId }];
+    const result = await proveAddresses({ ...here, engines }, RULES);
+    expect(result).toMatchObject({ detail: 'its replica has another name than its address' });
+  });
+
+  test('is one of a few hosts: all of them are one machine', async () => {
+    const port = await prover('secret-1');
+    const engines = Array.from({ length: 17 }, (_, at) => {
+      const advertiseUrl = `http://127.0.0.${at + 1}:80`;
+      return { replica: nameOf(advertiseUrl), advertiseUrl, ranks: 1 };
+    });
+    const result = await proveAddresses({ ...hello(URL_HERE, port), engines }, RULES);
+    expect(result).toMatchObject({ detail: 'one of more than 16 hosts of one agent' });
   });
 
   test('needs only the network where proofs are switched off', async () => {

@@ -4,6 +4,9 @@
 //
 //   proof = hex(HMAC-SHA256(link secret, or the agent's id where links need none; nonce))
 //
+// A replica is named by its address, and the nonce names the agent that is asked: nobody speaks for another's engine,
+// nor shows another's answer.
+//
 // A name is resolved here and again when a request connects; who controls the name's DNS is trusted.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
@@ -11,11 +14,14 @@ import { lookup } from 'node:dns/promises';
 import { BlockList, isIP } from 'node:net';
 import { request } from 'undici';
 import type { Hello } from '../../shared/protocol/messages.ts';
+import { nonceFor, replicaAt } from '../../shared/runtime/address-proof.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 
 const LOOPBACK = ['127.0.0.0/8', '::1/128'];
 const PROOF_TIMEOUT_MS = 3_000;
 const MAX_PROOF_BYTES = 1_024;
+/** Hosts under which one agent may advertise engines: all of them are its own machine. */
+const HOSTS_MAX = 16;
 
 export interface ProofRules {
   /** Networks for advertised addresses; empty = loopback only. */
@@ -34,18 +40,21 @@ export type ProofResult =
 export async function proveAddresses(hello: Hello, rules: ProofRules): Promise<ProofResult> {
   const networks = networksOf(rules.engineCidrs.length === 0 ? LOOPBACK : rules.engineCidrs);
   const hosts = new Map<string, string>();
-  for (const engine of hello.engines) {
-    const url = parseBase(engine.advertiseUrl);
-    if (url === null) {
-      return { ok: false, url: engine.advertiseUrl, detail: 'not an http(s) base URL' };
-    }
-    hosts.set(url.hostname.replace(/^\[|\]$/g, ''), engine.advertiseUrl);
+  for (const { advertiseUrl, replica } of hello.engines) {
+    const url = parseBase(advertiseUrl);
+    const refused = (detail: string) => ({ ok: false, url: advertiseUrl, detail }) as const;
+    if (url === null) return refused('not an http(s) base URL');
+    if (replica !== replicaAt(url)) return refused('its replica has another name than its address');
+    hosts.set(url.hostname.replace(/^\[|\]$/g, ''), advertiseUrl);
+    if (hosts.size > HOSTS_MAX) return refused(`one of more than ${HOSTS_MAX} hosts of one agent`);
   }
-  for (const [host, url] of hosts) {
-    const detail = (await outside(host, networks)) ?? (await unproven(host, hello, rules));
-    if (detail !== null) return { ok: false, url, detail };
-  }
-  return { ok: true };
+  const faults = await Promise.all(
+    Array.from(hosts, async ([host, url]) => {
+      const detail = (await outside(host, networks)) ?? (await unproven(host, hello, rules));
+      return detail === null ? null : ({ ok: false, url, detail } as const);
+    }),
+  );
+  return faults.find((fault) => fault !== null) ?? { ok: true };
 }
 
 function parseBase(text: string): URL | null {
@@ -78,7 +87,7 @@ async function resolved(host: string): Promise<string[]> {
 async function unproven(host: string, hello: Hello, rules: ProofRules): Promise<string | null> {
   if (!rules.addressProof) return null;
   if (hello.proofPort === null) return 'the agent has no listener for the address proof';
-  const nonce = randomHex(16);
+  const nonce = nonceFor(hello.agentId, randomHex(16));
   const name = isIP(host) === 6 ? `[${host}]` : host;
   const answer = await fetchProof(`http://${name}:${hello.proofPort}/v1/proof?nonce=${nonce}`);
   if (answer === null) return `no proof from ${name}:${hello.proofPort}`;
