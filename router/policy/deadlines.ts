@@ -9,6 +9,11 @@ import type { RegionalSettings } from '../../shared/model/settings.ts';
 /** ms per token where neither the target nor its pool has one. */
 export const ASSUMED_ITL_MS = 50;
 
+/**
+ * ms per token that no engine is faster than, where nobody has told of any: what is called unreachable must be.
+ */
+export const LEAST_ITL_MS = 5;
+
 export type DeadlineSettings = Pick<
   RegionalSettings,
   'firstTokenBaseMs' | 'stallMinMs' | 'assumedMaxTokens'

@@ -1,11 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { seededRandom } from '../../shared/lib/random.ts';
 import { REGIONAL_DEFAULTS } from '../../shared/model/settings.ts';
 import { attemptDeadlines, type DeadlineInput } from './deadlines.ts';
 import { pauseUntilMs } from './pause.ts';
 import { reportIntervalMs } from './report-interval.ts';
 import { RetryBudget } from './retry-budget.ts';
-import { predictedWaitMs, ReleasePace, retryAfterMs, shedReason } from './shed.ts';
+import { predictedWaitMs, ReleasePace, shedReason } from './shed.ts';
 import { FreshHistory, isStatic, staticConcurrency } from './static-pool.ts';
 import { medianCurve, medianKnown } from './unknown.ts';
 
@@ -40,6 +39,8 @@ describe('shedding', () => {
   const input = {
     waitMs: 1_000,
     prefillMs: 500,
+    answerMs: 0,
+    keptMs: 0,
     clientLeftMs: null,
     queue: { requests: 0, bytes: 0 },
     bytes: 1_000,
@@ -50,6 +51,14 @@ describe('shedding', () => {
     [{ waitMs: 60_001 }, 'wait_limit'],
     [{ clientLeftMs: 1_500 }, null],
     [{ clientLeftMs: 1_499 }, 'deadline_unreachable'],
+    // Not streamed: the client sees nothing before the end of the answer.
+    [{ clientLeftMs: 4_500, answerMs: 3_000 }, null],
+    [{ clientLeftMs: 4_499, answerMs: 3_000 }, 'deadline_unreachable'],
+    // Room kept for those who were told to come, a quarter at most.
+    [{ waitMs: 59_001, keptMs: 1_000 }, 'wait_limit'],
+    [{ waitMs: 59_000, keptMs: 1_000 }, null],
+    [{ waitMs: 45_000, keptMs: 1e9 }, null],
+    [{ waitMs: 45_001, keptMs: 1e9 }, 'wait_limit'],
     [{ queue: { requests: queueMaxRequests, bytes: 0 } }, 'queue_full'],
     [{ queue: { requests: 1, bytes: queueMaxBytes - 999 } }, 'queue_full'],
   ])('%j → %s', (more, expected) => {
@@ -60,23 +69,34 @@ describe('shedding', () => {
     const outlook = {
       backlogMs: 1_000,
       ahead: { requests: 20, prefillMs: 9_000 },
+      othersMs: 0,
       targets: 4,
+      inflow: { requestsPerMs: 0, workPerMs: 0 },
       msPerRelease: null,
       etaMs: 0,
     };
     expect(predictedWaitMs(outlook)).toBe(2_500);
     expect(predictedWaitMs({ ...outlook, msPerRelease: 300 })).toBe(6_000);
     expect(predictedWaitMs({ ...outlook, etaMs: 20_000, targets: 0 })).toBe(30_000);
+    // What other routers hold waits for the same targets.
+    expect(predictedWaitMs({ ...outlook, othersMs: 10_000 })).toBe(5_000);
   });
 
-  test('answers Retry-After within 1 and 60 s, never less than the drain, not the same for all', () => {
-    const random = seededRandom(3);
-    const many = Array.from({ length: 200 }, () => retryAfterMs(10_000, random));
-    expect(Math.min(...many)).toBeGreaterThanOrEqual(10_000);
-    expect(Math.max(...many)).toBeLessThanOrEqual(12_500);
-    expect(new Set(many).size).toBeGreaterThan(100);
-    expect(retryAfterMs(0, random)).toBeGreaterThanOrEqual(1_000);
-    expect(retryAfterMs(1e9, random)).toBe(60_000);
+  test('predicts a longer wait behind what keeps coming ahead of it, and an end to it', () => {
+    const outlook = {
+      backlogMs: 1_000,
+      ahead: { requests: 20, prefillMs: 9_000 },
+      othersMs: 0,
+      targets: 4,
+      inflow: { requestsPerMs: 0.001, workPerMs: 2 },
+      msPerRelease: null,
+      etaMs: 0,
+    };
+    expect(predictedWaitMs(outlook)).toBe(5_000);
+    // One release in 300 ms, and in a second another that goes before.
+    expect(predictedWaitMs({ ...outlook, msPerRelease: 300 })).toBeCloseTo(6_000 / 0.7);
+    const flooded = { ...outlook, inflow: { requestsPerMs: 1, workPerMs: 9 } };
+    expect(predictedWaitMs(flooded)).toBe(50_000);
   });
 
   test('measures its pace while others wait, and a stop counts as long as it lasts', () => {

@@ -324,7 +324,8 @@ export class ReleaseQueue {
   }
 }
 
-function clampPriority(priority: number): number {
+/** As the order has it: whole, and bounded. */
+export function clampPriority(priority: number): number {
   const whole = Number.isFinite(priority) ? Math.round(priority) : 0;
   return Math.max(-PRIORITY_MAX, Math.min(PRIORITY_MAX, whole));
 }

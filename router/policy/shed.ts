@@ -1,29 +1,37 @@
-// Whether a request may wait at all, and what a client is told that may not.
+// Whether a request may wait at all.
 //
-//   wait = max((backlog + queued prefill ahead) / ready targets, requests ahead · ms per release)
+//   by work = (backlog + queued ahead, the other routers' too) / (ready targets − what comes ahead meanwhile)
+//   by pace = requests ahead · ms per release / (1 − releases of what comes ahead meanwhile)
+//   wait    = the longer of the two
 //
-// Retry-After is the predicted drain, 1 to 60 s, plus jitter so that those turned away do not come
-// back together.
+// It may while the wait is within the limit, and while wait, prefill and answer are within the client's deadline. Of the
+// limit, those who come for the first time leave what is kept for those who were told to come back (`promises.ts`).
 
-import type { Random } from '../../shared/lib/random.ts';
 import type { DecisionReason } from '../../shared/model/decision.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
+import type { InflowRate } from './inflow.ts';
+import { RETRY_MAX_MS } from './promises.ts';
 
-const RETRY_MIN_MS = 1_000;
-const RETRY_MAX_MS = 60_000;
-const JITTER = 0.25;
 /** Time constant of the pace of releases, ms of waiting. */
 const PACE_MEMORY_MS = 20_000;
 /** The pace is believed from so many releases or so much waiting on. */
 const PACE_RELEASES = 8;
 const PACE_WAITED_MS = 2_000;
+/** Part of the capacity that is left to a request, however much comes ahead of it. */
+const LEFT_MIN = 0.05;
+/** Of the wait limit, kept for those who were told to come back at most. */
+const KEPT_MAX = 0.25;
 
 export interface Outlook {
   /** Prefill ms that waits in targets. */
   readonly backlogMs: number;
   /** What goes before the request in the queue. */
   readonly ahead: { readonly requests: number; readonly prefillMs: number };
+  /** Prefill ms that goes before it in other routers' queues. */
+  readonly othersMs: number;
   readonly targets: number;
+  /** What comes meanwhile and goes before it: to this router, and of the work to all of them. */
+  readonly inflow: InflowRate;
   /** Measured while the queue was not empty; null when it was not for long enough. */
   readonly msPerRelease: number | null;
   /** Expected time until a target is ready, where none is. */
@@ -31,8 +39,12 @@ export interface Outlook {
 }
 
 export function predictedWaitMs(outlook: Outlook): number {
-  const byWork = (outlook.backlogMs + outlook.ahead.prefillMs) / Math.max(1, outlook.targets);
-  const byPace = outlook.ahead.requests * (outlook.msPerRelease ?? 0);
+  const { ahead, inflow, msPerRelease } = outlook;
+  const targets = Math.max(1, outlook.targets);
+  const work = outlook.backlogMs + ahead.prefillMs + outlook.othersMs;
+  const byWork = work / Math.max(LEFT_MIN * targets, targets - inflow.workPerMs);
+  const paceMs = msPerRelease ?? 0;
+  const byPace = (ahead.requests * paceMs) / Math.max(LEFT_MIN, 1 - inflow.requestsPerMs * paceMs);
   return outlook.etaMs + Math.max(byWork, byPace);
 }
 
@@ -44,6 +56,10 @@ export type ShedSettings = Pick<
 export interface ShedInput {
   readonly waitMs: number;
   readonly prefillMs: number;
+  /** From the first token to the end, where the client sees nothing before the end; else 0. */
+  readonly answerMs: number;
+  /** Wait that is kept for others, who were told to come about now. */
+  readonly keptMs: number;
   readonly clientLeftMs: number | null;
   readonly queue: { readonly requests: number; readonly bytes: number };
   readonly bytes: number;
@@ -51,18 +67,14 @@ export interface ShedInput {
 
 /** Null when it may wait. `queue_full` can be answered by giving up a less urgent one. */
 export function shedReason(input: ShedInput, settings: ShedSettings): DecisionReason | null {
-  if (input.waitMs > settings.queueMaxWaitMs) return 'wait_limit';
-  const left = input.clientLeftMs;
-  if (left !== null && input.waitMs + input.prefillMs > left) return 'deadline_unreachable';
+  const limitMs =
+    settings.queueMaxWaitMs - Math.min(input.keptMs, KEPT_MAX * settings.queueMaxWaitMs);
+  if (input.waitMs > limitMs) return 'wait_limit';
+  const neededMs = input.waitMs + input.prefillMs + input.answerMs;
+  if (input.clientLeftMs !== null && neededMs > input.clientLeftMs) return 'deadline_unreachable';
   if (input.queue.requests + 1 > settings.queueMaxRequests) return 'queue_full';
   if (input.queue.bytes + input.bytes > settings.queueMaxBytes) return 'queue_full';
   return null;
-}
-
-/** ms until a retry makes sense. */
-export function retryAfterMs(drainMs: number, random: Random): number {
-  const within = Math.min(RETRY_MAX_MS, Math.max(RETRY_MIN_MS, drainMs));
-  return Math.min(RETRY_MAX_MS, within * (1 + JITTER * random.next()));
 }
 
 /**

@@ -4,29 +4,35 @@
 import { prefillMs as curveMs } from '../../shared/model/cost-curve.ts';
 import type { Decision, DecisionReason } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
-import { predictedWaitMs, retryAfterMs, shedReason } from '../policy/shed.ts';
+import { clampPriority, type QueueItem } from '../policy/queue.ts';
+import { shedReason } from '../policy/shed.ts';
 import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
-import { bare, hasReady, pendingEtaMs, type Verdict } from './core-decide.ts';
+import { bare, hasReady, type Verdict } from './core-decide.ts';
 import { finish } from './core-ends.ts';
 import { noteHeld } from './core-working-set.ts';
 import { poolCurve } from './core-load.ts';
+import { answerMs, rateOf, turnAway, waitOutlookMs } from './core-outlook.ts';
 import type { PoolState, RegionalState, RequestState } from './core-state.ts';
 
 /** Queues a request, within the limits; a retry keeps its age and is not measured again. */
 export function admit(state: RegionalState, request: RequestState, verdict: Verdict): void {
   const { pool } = request;
   const shed = request.attempts > 0 ? null : shedVerdict(state, request, verdict);
+  noteReturn(state, request, verdict);
   if (shed !== null) {
     if (shed.reason === 'queue_full') state.limit('queue');
     shedRequest(state, request, { ...shed, verdict });
     return;
   }
+  noteInflow(state, request, verdict);
   makeRoom(state, request);
   const held = waitsForRoom(pool, verdict) ? noteHeld(state, request) : null;
   const work = expectedWork(request, verdict);
   const { request: asked } = request;
   const deadlineMs =
-    asked.clientDeadlineMs === null ? null : request.arrivedMs + asked.clientDeadlineMs;
+    asked.clientDeadlineMs === null
+      ? null
+      : request.arrivedMs + asked.clientDeadlineMs - answerMs(request);
   pool.queue.push(
     {
       id: asked.id,
@@ -74,19 +80,43 @@ export function announceQueued(state: RegionalState): void {
   state.announced = [];
 }
 
+/** What it brings counts for those who wait behind it. Told of once a request, when it is placed. */
+export function noteInflow(state: RegionalState, request: RequestState, verdict: Verdict): void {
+  if (request.attempts > 0) return;
+  const { prefillMs } = expectedWork(request, verdict);
+  request.pool.inflow.note(clampPriority(request.request.priority), prefillMs, state.nowMs);
+}
+
+/** One that was turned away has come back: no room is kept for it any longer. */
+function noteReturn(state: RegionalState, request: RequestState, verdict: Verdict): void {
+  if (request.request.comesAgain !== true || request.attempts > 0) return;
+  const workMs = expectedWork(request, verdict).prefillMs;
+  const priority = clampPriority(request.request.priority);
+  request.pool.promises.kept({ priority, workMs }, state.nowMs);
+}
+
+export interface Shed {
+  readonly reason: DecisionReason;
+  /** Until there would be room for it, ms. */
+  readonly roomInMs: number;
+}
+
 /** What shedding would answer now; null when the request may wait. Changes nothing. */
 export function shedVerdict(
   state: RegionalState,
   request: RequestState,
   verdict: Verdict,
-): { reason: DecisionReason; waitMs: number } | null {
+): Shed | null {
   const { pool } = request;
-  const { clientDeadlineMs, bodyBytes } = request.request;
+  const { clientDeadlineMs, bodyBytes, comesAgain, priority } = request.request;
   const waitMs = predictedQueueMs(state, request, verdict);
+  const { prefillMs } = expectedWork(request, verdict);
+  const needed = { waitMs, prefillMs, answerMs: answerMs(request) };
+  const nearMs = pool.promises.nearMs(clampPriority(priority), state.nowMs);
   const reason = shedReason(
     {
-      waitMs,
-      prefillMs: expectedWork(request, verdict).prefillMs,
+      ...needed,
+      keptMs: comesAgain === true ? 0 : nearMs / rateOf(pool),
       clientLeftMs:
         clientDeadlineMs === null ? null : request.arrivedMs + clientDeadlineMs - state.nowMs,
       queue: { requests: pool.queue.size, bytes: pool.queue.bytes },
@@ -95,16 +125,32 @@ export function shedVerdict(
     state.settings,
   );
   if (reason === null || (reason === 'queue_full' && canMakeRoom(state, request))) return null;
-  return { reason, waitMs };
+  return { reason, roomInMs: roomInMs(state, request, { reason, ...needed }) };
+}
+
+/** Until a request that is as this one finds its wait short enough, or a place. */
+function roomInMs(
+  state: RegionalState,
+  { pool, request }: RequestState,
+  shed: { reason: DecisionReason; waitMs: number; prefillMs: number; answerMs: number },
+): number {
+  const { waitMs, prefillMs, answerMs: lastsMs } = shed;
+  if (shed.reason === 'queue_full') return waitMs / Math.max(1, pool.queue.size);
+  if (shed.reason === 'wait_limit') return waitMs - state.settings.queueMaxWaitMs;
+  const patienceMs = request.clientDeadlineMs ?? Number.POSITIVE_INFINITY;
+  return waitMs - Math.max(0, patienceMs - prefillMs - lastsMs);
 }
 
 function shedRequest(
   state: RegionalState,
   request: RequestState,
-  shed: { reason: DecisionReason; waitMs: number; verdict: Verdict },
+  shed: Shed & { readonly verdict: Verdict },
 ): void {
   const { decision } = shed.verdict;
-  const cold = !hasReady(request.pool);
+  const { pool } = request;
+  const cold = !hasReady(pool);
+  const workMs = expectedWork(request, shed.verdict).prefillMs;
+  const { priority } = request.request;
   finish(state, request, {
     decision: { ...decision, kind: 'shed', reason: shed.reason, target: null },
     failure: {
@@ -112,7 +158,7 @@ function shedRequest(
       message: cold
         ? 'The model is being loaded and cannot take this request in time.'
         : 'All replicas of this model are busy.',
-      retryAfterMs: retryAfterMs(shed.waitMs, state.deps.random),
+      retryAfterMs: turnAway(state, pool, { priority, workMs, roomInMs: shed.roomInMs }),
     },
   });
 }
@@ -138,13 +184,13 @@ function makeRoom(state: RegionalState, request: RequestState): void {
     const victim = worst === null ? undefined : state.requests.get(worst.id as RequestId);
     if (victim === undefined) return;
     state.limit('queue');
-    const waitMs = request.pool.queue.prefillMs;
+    const { priority, prefillMs: workMs } = worst as QueueItem;
     finish(state, victim, {
       decision: bare('shed', 'queue_full'),
       failure: {
         code: 'saturated',
         message: 'More urgent requests have filled the queue of this model.',
-        retryAfterMs: retryAfterMs(waitMs, state.deps.random),
+        retryAfterMs: turnAway(state, request.pool, { priority, workMs, roomInMs: 0 }),
       },
     });
   }
@@ -171,12 +217,10 @@ function predictedQueueMs(state: RegionalState, request: RequestState, verdict: 
   const { pool } = request;
   const { weighing } = verdict;
   if (waitsForRoom(pool, verdict)) return predictedRoomWaitMs(state, request);
-  return predictedWaitMs({
+  return waitOutlookMs(state, pool, {
     backlogMs: weighing.waitMsOfAll(),
-    ahead: pool.queue.ahead(request.request.priority),
     targets: weighing.count,
-    msPerRelease: pool.pace.msPerRelease(state.nowMs),
-    etaMs: weighing.count > 0 ? 0 : (pendingEtaMs(pool) ?? 0),
+    priority: request.request.priority,
   });
 }
 

@@ -3,7 +3,7 @@
 
 import type { Decision, DecisionReason } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
-import { retryAfterMs } from '../policy/shed.ts';
+import { retryAfterMs } from '../policy/promises.ts';
 import type { Failure, PoolState, RegionalState, RequestState } from './core-state.ts';
 
 /** ms until a retry makes sense where nothing says when capacity comes. */

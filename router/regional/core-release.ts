@@ -7,6 +7,7 @@ import { openAttempt } from './core-leases.ts';
 import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
 import { waitsForRoom } from './core-admission.ts';
 import { entersByMs, noteHeld } from './core-working-set.ts';
+import { poolOutlook, turnAway, waitOutlookMs } from './core-outlook.ts';
 import { pressWithinMs } from './core-queued.ts';
 import { finish } from './core-ends.ts';
 import { carryOut } from './core-requests.ts';
@@ -15,7 +16,6 @@ import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
-import { retryAfterMs } from '../policy/shed.ts';
 import type { QueueItem } from '../policy/queue.ts';
 
 /** Queued requests that cannot go now and are looked past, per round. */
@@ -117,7 +117,10 @@ function giveUp(state: RegionalState, pool: PoolState): void {
       pool.queue.remove(item.id);
     } else {
       const late = state.nowMs - request.arrivedMs >= state.settings.queueMaxWaitMs;
-      const waitMs = pool.queue.prefillMs;
+      const { priority, prefillMs: workMs } = item;
+      const waitMs = waitOutlookMs(state, pool, { ...poolOutlook(state, pool), priority });
+      const patienceMs = request.request.clientDeadlineMs ?? Number.POSITIVE_INFINITY;
+      const roomInMs = waitMs - Math.min(state.settings.queueMaxWaitMs, patienceMs - workMs);
       finish(state, request, {
         decision: bare('shed', late ? 'queue_timeout' : 'deadline_unreachable'),
         failure: {
@@ -125,7 +128,7 @@ function giveUp(state: RegionalState, pool: PoolState): void {
           message: late
             ? 'The request waited as long as it may for a replica.'
             : "No replica can answer within the client's deadline.",
-          retryAfterMs: retryAfterMs(waitMs, state.deps.random),
+          retryAfterMs: turnAway(state, pool, { priority, workMs, roomInMs }),
         },
       });
     }

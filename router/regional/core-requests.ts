@@ -4,7 +4,7 @@
 
 import type { Decision } from '../../shared/model/decision.ts';
 import type { RouteRequest } from './events.ts';
-import { admit, isBehindOthers } from './core-admission.ts';
+import { admit, isBehindOthers, noteInflow } from './core-admission.ts';
 import { bare, decide, hasReady, isLight, type Verdict } from './core-decide.ts';
 import { failureOf, finish, refuse } from './core-ends.ts';
 import { openAttempt } from './core-leases.ts';
@@ -27,6 +27,7 @@ export function arrive(state: RegionalState, request: RouteRequest): void {
   state.requests.set(request.id, entered);
   const verdict = decide(state, entered, { draw: true });
   const waits = !isLight(entered) && isBehindOthers(entered.pool, verdict);
+  if (!waits && verdict.chosen !== null && !isLight(entered)) noteInflow(state, entered, verdict);
   if (!waits || verdict.decision.kind === 'refuse') carryOut(state, entered, verdict);
   else admit(state, entered, verdict);
 }

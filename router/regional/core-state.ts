@@ -25,6 +25,8 @@ import type { LinkState } from '../policy/filter.ts';
 import { PrefixIndex } from '../policy/prefix-index.ts';
 import { ReleaseQueue } from '../policy/queue.ts';
 import { RetryBudget } from '../policy/retry-budget.ts';
+import { Inflow } from '../policy/inflow.ts';
+import { Promises } from '../policy/promises.ts';
 import { ReleasePace } from '../policy/shed.ts';
 import { TurnMemory } from '../policy/turn-memory.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
@@ -63,6 +65,10 @@ export interface PoolState {
   readonly pace: ReleasePace;
   /** Of those that waited for KV room. */
   readonly heldPace: ReleasePace;
+  /** What comes, by priority. */
+  readonly inflow: Inflow;
+  /** To those who were turned away. */
+  readonly promises: Promises;
   readonly workingSet: {
     readonly control: WorkingSetControl;
     readonly turns: TurnMemory;
@@ -278,6 +284,8 @@ export function newPool(config: PoolConfig): PoolState {
     queue: new ReleaseQueue(),
     pace: new ReleasePace(),
     heldPace: new ReleasePace(),
+    inflow: new Inflow(),
+    promises: new Promises(),
     workingSet: {
       control: new WorkingSetControl(),
       turns: new TurnMemory(),

@@ -115,6 +115,7 @@ export class FlowClients {
       priority: flow.priority ?? 0,
       maxTokens: answer,
       clientDeadlineMs: flow.clientDeadlineMs ?? null,
+      comesAgain: tryNumber > 1,
       bodyBytes: 4 * tokens,
       prompts: [chainOf([segment], 7)],
       ...(flow.work === undefined ? {} : { work: flow.work }),
