@@ -46,6 +46,7 @@ export function noteHeld(state: RegionalState, request: RequestState): 'returnin
 
 export function noteAdmitted(state: RegionalState, scored: Scored, room: Room | null): void {
   if (room?.acts !== true || room.of(scored).state !== 'aged') return;
+  state.limit('new_conversation_wait');
   scored.target.agedMs = state.nowMs;
   scored.target.replica.pool.workingSet.aged += 1;
 }

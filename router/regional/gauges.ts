@@ -29,8 +29,25 @@ export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): v
     'queue_depth',
     status.pools.map(({ id, queue }) => ({ labels: { pool: id }, value: queue.requests })),
   );
+  setWorkingSet(metrics, status.pools);
   setLinkTotals(metrics, status.linkTotals);
   setReplicaGauges(metrics, rowsOf(status));
+}
+
+function setWorkingSet(metrics: Metrics<MetricName>, pools: RouterStatus['pools']): void {
+  const replace = (
+    name: MetricName,
+    read: (set: RouterStatus['pools'][number]['workingSet']) => number | null,
+  ): void => {
+    const rows = pools.map(({ id, workingSet }) => ({
+      labels: { pool: id },
+      value: read(workingSet),
+    }));
+    metrics.replace(name, rows);
+  };
+  replace('kv_held_requests', ({ held }) => held);
+  replace('working_set_bound_ratio', ({ boundRatio }) => boundRatio);
+  replace('turn_hit_ratio', ({ hitRatio }) => hitRatio);
 }
 
 function setLinkTotals(metrics: Metrics<MetricName>, totals: RouterStatus['linkTotals']): void {

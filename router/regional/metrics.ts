@@ -62,6 +62,24 @@ export const METRICS = [
     workers: 'sum',
   },
   {
+    name: 'kv_held_requests',
+    type: 'gauge',
+    help: 'Of those that wait in this router, conversations that wait for KV room.',
+    labels: ['pool'],
+  },
+  {
+    name: 'working_set_bound_ratio',
+    type: 'gauge',
+    help: 'Share of its KV cache that the live conversations of a replica may take before new ones wait. Absent while the rule is off.',
+    labels: ['pool'],
+  },
+  {
+    name: 'turn_hit_ratio',
+    type: 'gauge',
+    help: 'Of the tokens of the turns that conversations lately went on from, the share that engines found cached. Absent while unknown.',
+    labels: ['pool'],
+  },
+  {
     name: 'queue_wait_seconds',
     type: 'histogram',
     help: 'From arrival to the first attempt.',

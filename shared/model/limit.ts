@@ -14,6 +14,7 @@ export const LIMITS = [
   'prompts', // elements of a request's prompt list
   // on the way
   'queue', // requests or bytes that wait
+  'new_conversation_wait', // a new conversation that entered without KV room
   'retry_budget',
   'client_stall', // a client that takes nothing of its answer
   // what is remembered

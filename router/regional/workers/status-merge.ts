@@ -97,7 +97,19 @@ function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
       prefillMs: sum(({ queue }) => queue.prefillMs),
       oldestMs: ages.length === 0 ? null : Math.max(...ages),
     },
+    workingSet: {
+      boundRatio: least(pools.map(({ workingSet }) => workingSet.boundRatio)),
+      held: sum(({ workingSet }) => workingSet.held),
+      aged: sum(({ workingSet }) => workingSet.aged),
+      hitRatio: least(pools.map(({ workingSet }) => workingSet.hitRatio)),
+    },
   };
+}
+
+/** Of those that are known. */
+function least(all: readonly (number | null)[]): number | null {
+  const known = all.filter((each) => each !== null);
+  return known.length === 0 ? null : Math.min(...known);
 }
 
 function mergeReplicas(
