@@ -85,6 +85,21 @@ describe('a prefix index', () => {
     });
   });
 
+  test('finds the leaf of each target at its own depth, whoever is asked about first', () => {
+    const index = new PrefixIndex(1_000_000);
+    const [a, b, c] = [index.addTarget(), index.addTarget(), index.addTarget()];
+    const [short, long] = [chain([1]), chain([1, 2, 3])];
+    index.apply(a, message({ runs: [run(short)], leaves: [leafOf(short, 11)] }));
+    index.apply(b, message({ runs: [run(long)], leaves: [leafOf(short, 12), leafOf(long, 13)] }));
+    index.apply(c, message({ runs: [run(long)] }));
+    const asked = chain([1, 2, 3, 4], [1, 3]);
+    const depths = index.walk(asked);
+    const answers = [a, b, c, b, a].map(
+      (slot) => index.matchAt(slot, asked, depths[slot] as number).leaf?.answerTokens ?? null,
+    );
+    expect(answers).toEqual([11, 13, null, 13, 11]);
+  });
+
   test('expects what it sent until the request ends without a first token', () => {
     const index = new PrefixIndex(1_000_000);
     const a = index.addTarget();

@@ -9,7 +9,7 @@ import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage } from '../../shared/protocol/messages.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
-import { drawProbabilities } from '../policy/pick.ts';
+import { draw, drawProbabilities } from '../policy/pick.ts';
 import { decide } from './core-decide.ts';
 import { heard, linkDown, linkUp } from './core-links.ts';
 import { attemptEnded } from './core-outcomes.ts';
@@ -131,9 +131,10 @@ class Rig {
     routerId: 'router' as RouterId,
     software: 'test',
     config: configOf({ settings: { breakerFailures: 1, workingSetBound: 0.9 } }),
-    random: seededRandom(5),
+    random: { next: () => this.random.next() },
     wallMs: () => 0,
   });
+  random = seededRandom(5);
   readonly #words = new CoreRig();
   readonly #seqs = new Map<number, number>();
 
@@ -222,14 +223,20 @@ class Rig {
   }
 }
 
+/** Seed of the draw that both make. */
+const DRAWN_BY = 77;
+
 const linkOf = (k: number): LinkId => `link-${k}` as LinkId;
 
 function facts({ target, ...figuresOf }: Scored): object {
   return { key: target.key, ...figuresOf };
 }
 
-/** As a look at every candidate gives it; null where nobody is drawn. */
-function plainDraw(state: RegionalState, request: RequestState): Map<string, number> | null {
+/** As a look at every candidate gives it, and who is drawn; null where nobody is. */
+function plainDraw(
+  state: RegionalState,
+  request: RequestState,
+): { drawn: Map<string, number>; chosen: string | null } | null {
   const weighing = weigh(state, request);
   const room = roomForNew(state, request, weighing);
   const all = weighing.targets.map((_, k) => weighing.at(k));
@@ -242,44 +249,75 @@ function plainDraw(state: RegionalState, request: RequestState): Map<string, num
   const open = allowed.filter(({ load }) => !load.closed);
   const costs = open.map((one) => one.costMs);
   const probabilities = drawProbabilities(costs, state.settings);
-  return new Map(open.map(({ target }, k) => [target.key, probabilities[k] ?? 0]));
+  const at = draw(probabilities, seededRandom(DRAWN_BY));
+  return {
+    drawn: new Map(open.map(({ target }, k) => [target.key, probabilities[k] ?? 0])),
+    chosen: open[at]?.target.key ?? null,
+  };
+}
+
+function expectSame(rig: Rig, request: RequestState): void {
+  const { state } = rig;
+  const plain = weighPlainly(state, request);
+  const weighing = weigh(state, request);
+  const fast = weighing.targets.map((_, k) => facts(weighing.at(k)));
+  expect(fast).toEqual(plain.scored.map(facts));
+  expect(weighing.removed).toEqual(plain.removed);
+  if (request.request.work === 'light') return;
+  const ranked = plain.scored.toSorted((a, b) => a.costMs - b.costMs).slice(0, 16);
+  const expected = plain.scored.length === 0 ? null : plainDraw(state, request);
+  rig.random = seededRandom(DRAWN_BY);
+  const { decision, chosen } = decide(state, request, { draw: true });
+  expect(chosen?.target.key ?? null).toBe(expected?.chosen ?? null);
+  const shown = decision.candidates.filter(({ removed }) => removed === null);
+  expect(shown.map(({ target, drawProbability }) => [target, drawProbability])).toEqual(
+    ranked.map(({ target }) => [
+      { replica: target.replica.id, rank: target.rank },
+      expected?.drawn.get(target.key) ?? 0,
+    ]),
+  );
 }
 
 test('the fast weighing is the plain one, and so are draw and candidates', () => {
+  const steps = fc.array(step, { minLength: 5, maxLength: 60 });
+  const last = fc.array(fc.tuple(asked, fc.subarray(['r0/0', 'r1/0', 'r2/0'])), {
+    minLength: 3,
+    maxLength: 6,
+  });
   fc.assert(
-    fc.property(
-      fc.array(step, { minLength: 5, maxLength: 60 }),
-      fc.array(asked, { minLength: 3, maxLength: 6 }),
-      (steps, last) => {
-        const rig = new Rig();
-        for (const next of steps) rig.run(next);
-        const { state } = rig;
-        for (const one of last) {
-          const request = enter(state, rig.request(one));
-          if ('decision' in request) continue;
-          const plain = weighPlainly(state, request);
-          const weighing = weigh(state, request);
-          expect(weighing.targets.map((_, k) => facts(weighing.at(k)))).toEqual(
-            plain.scored.map(facts),
-          );
-          expect(weighing.removed).toEqual(plain.removed);
-          const ranked = plain.scored.toSorted((a, b) => a.costMs - b.costMs);
-          if (one.work === 'light') continue;
-          const drawn = plain.scored.length === 0 ? null : plainDraw(state, request);
-          const { decision } = decide(state, request, { draw: false });
-          expect(decision.kind === 'send').toBe(
-            drawn !== null && [...drawn.values()].some((p) => p > 0),
-          );
-          const shown = decision.candidates.filter(({ removed }) => removed === null);
-          expect(shown.map(({ target }) => `${target.replica}/${target.rank}`)).toEqual(
-            ranked.slice(0, 16).map(({ target }) => `${target.replica.id}/${target.rank}`),
-          );
-          expect(shown.map(({ drawProbability }) => drawProbability)).toEqual(
-            ranked.slice(0, 16).map(({ target }) => drawn?.get(target.key) ?? 0),
-          );
-        }
-      },
-    ),
+    fc.property(steps, last, (before, requests) => {
+      const rig = new Rig();
+      for (const next of before) rig.run(next);
+      for (const [one, tried] of requests) {
+        const request = enter(rig.state, rig.request(one));
+        if ('decision' in request) continue;
+        for (const key of tried) request.tried.add(key);
+        expectSame(rig, request);
+      }
+    }),
     { numRuns: 400 },
   );
+});
+
+test('equal replicas stay in the order of the pool, and equal curves give the first of them', () => {
+  const rig = new Rig();
+  const flat = { baseMs: 0, frontMsPerToken: 0, contextMsPerToken2: 0, stepTokens: 2_048 };
+  const curves = [
+    { ...flat, linearMsPerToken: 1 },
+    { ...flat, baseMs: 1_024, linearMsPerToken: 0.5 },
+    { ...flat, frontMsPerToken: 0.5, linearMsPerToken: 0.5 },
+  ];
+  for (let k = 5; k < 30; k += 1) rig.run({ kind: 'up', name: k, ranks: 1 });
+  for (let k = 0; k < 30; k += 1) {
+    const prefillCost = k % 7 === 3 ? (curves[k % 3] ?? null) : null;
+    rig.run({ kind: 'report', name: k, figures: { prefillCost, itlMs: null } });
+  }
+  for (const maxTokens of [null, 5]) {
+    const prompts = [{ path: [1, 2], turns: [], parts: {}, tokenIds: null }];
+    const work = 'generation';
+    const more = { maxTokens, work, priority: 0, truncates: false } as const;
+    const request = enter(rig.state, rig.request({ ...more, prompts } as never));
+    if ('decision' in request) throw new Error('refused');
+    expectSame(rig, request);
+  }
 });
