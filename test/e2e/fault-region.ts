@@ -118,6 +118,16 @@ export class FaultRegion {
     );
   }
 
+  /** Every router has forgotten it, as after its agent's goodbye, or keeps it out until its last answer is over. */
+  async goneFrom(at: number): Promise<void> {
+    const { replica } = this.engine(at);
+    await Promise.all(
+      this.routers.map((router) =>
+        router.whenStatus((status) => (replicaOf(status, replica)?.link ?? 'out') === 'out'),
+      ),
+    );
+  }
+
   /** `/sim/…` of an engine. */
   async sim(at: number, what: string, body: object = {}): Promise<void> {
     const answer = await request(`${this.engine(at).url}/sim/${what}`, {

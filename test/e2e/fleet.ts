@@ -154,11 +154,8 @@ export class RouterProcess {
       const target = targets[0];
       return `${id} ${link} down=${down} ${target?.phase} ${target?.leases} ${target?.breaker}`;
     });
-    return [
-      ...lines,
-      `open=${status?.openRequests}`,
-      ...(this.running?.lines.slice(-20) ?? []),
-    ].join('\n');
+    const said = this.running?.lines.filter((line) => !line.includes('"msg":"request"')) ?? [];
+    return [...lines, `open=${status?.openRequests}`, ...said.slice(-20)].join('\n');
   }
 }
 
