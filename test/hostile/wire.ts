@@ -59,7 +59,8 @@ function parsed(text: string, ended: boolean): WireAnswer | null {
     }),
   );
   const length = headers['content-length'];
-  const whole = length === undefined ? ended : rest.length >= Number(length);
+  const last = headers['transfer-encoding'] === 'chunked' && rest.includes('\r\n0\r\n\r\n');
+  const whole = length === undefined ? ended || last : rest.length >= Number(length);
   return whole ? { status, headers, body: rest.slice(0, Number(length ?? rest.length)) } : null;
 }
 
