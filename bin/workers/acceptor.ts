@@ -36,6 +36,7 @@ export class Acceptor {
   readonly #held = new Map<Socket, () => void>();
   readonly #onDrop: () => void;
   #turn = 0;
+  #closed = false;
 
   constructor(deps: { timers: Timers; takers: () => readonly Taker[]; onDrop: () => void }) {
     this.#timers = deps.timers;
@@ -55,8 +56,14 @@ export class Acceptor {
     return (this.#server.address() as AddressInfo).port;
   }
 
+  /** Connections that wait for a worker. */
+  get held(): number {
+    return this.#held.size;
+  }
+
   /** To a worker, or kept until there is one. */
   give(socket: Socket): void {
+    if (this.#closed) return void socket.destroy();
     socket.on('error', () => socket.destroy());
     const taker = pickTaker(this.#takers(), this.#turn);
     this.#turn += 1;
@@ -82,11 +89,8 @@ export class Acceptor {
   }
 
   async close(): Promise<void> {
-    for (const [socket, cancel] of this.#held) {
-      cancel();
-      socket.destroy();
-    }
-    this.#held.clear();
+    this.#closed = true;
+    this.release();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
   }
 

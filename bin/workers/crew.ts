@@ -66,6 +66,7 @@ const GROUP_MS = 200;
 export class ProcessCrew implements Crew {
   readonly #deps: CrewDeps;
   readonly #seats: readonly Seat[];
+  #starting = true;
   #ending = false;
 
   constructor(deps: CrewDeps) {
@@ -88,16 +89,12 @@ export class ProcessCrew implements Crew {
    */
   async start(): Promise<void> {
     try {
-      const [first] = this.#seats;
+      const [first, ...further] = this.#seats;
       if (first === undefined) throw new Error('a crew of none');
-      this.#fork(first);
-      await probe(first.process, this.#deps.timers);
-      await Promise.all(
-        this.#seats.map((seat) => {
-          if (seat.process === null) this.#fork(seat);
-          return this.#begin(seat);
-        }),
-      );
+      await probe(this.#fork(first), this.#deps.timers);
+      for (const seat of further) this.#fork(seat);
+      await Promise.all(this.#seats.map((seat) => this.#begin(seat)));
+      this.#starting = false;
     } catch (error) {
       this.end();
       for (const { process } of this.#seats) process?.kill();
@@ -143,15 +140,17 @@ export class ProcessCrew implements Crew {
 
   // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
 
-  #fork(seat: Seat): void {
+  #fork(seat: Seat): WorkerProcess {
     const { clock, timers } = this.#deps;
     seat.state = 'starting';
     seat.startedMs = clock.nowMs();
     try {
-      seat.process = new WorkerProcess(seat.number, timers, {
+      const process = new WorkerProcess(seat.number, timers, {
         onMessage: (message) => this.#heard(seat, message),
         onGone: (end, untaken) => this.#gone(seat, end, untaken),
       });
+      seat.process = process;
+      return process;
     } catch (cause) {
       throw new CrewUnusable(cause instanceof Error ? cause.message : String(cause), { cause });
     }
@@ -205,7 +204,7 @@ export class ProcessCrew implements Crew {
     if (died) seat.deaths += 1;
     events.onEnded(seat.number, died);
     events.onUntaken(untaken);
-    if (this.#ending) return;
+    if (this.#ending || this.#starting) return;
     if (!died) return this.#again(seat);
     const { delayMs, alarm } = seat.pace.died(clock.nowMs() - seat.startedMs);
     this.#mourn(seat, end, { delayMs, alarm });
@@ -247,13 +246,14 @@ export class ProcessCrew implements Crew {
 }
 
 /** Sends one connection through a worker and back: sandboxes may let a process be started and no socket be handed to it. */
-async function probe(worker: WorkerProcess | null, timers: Timers): Promise<void> {
-  const server = createServer({ pauseOnConnect: true }, (socket) => worker?.probe(socket));
+async function probe(worker: WorkerProcess, timers: Timers): Promise<void> {
+  const server = createServer({ pauseOnConnect: true }, (socket) => worker.probe(socket));
   let cancel: () => void = () => undefined;
   try {
     await new Promise<void>((resolve, reject) => {
       const failed = (why: string) => reject(new CrewUnusable(why));
       cancel = timers.after(PROBE_MS, () => failed('no connection reaches a worker'));
+      void worker.whenGone.then(({ problem }) => failed(problem ?? 'a worker ends at once'));
       server.once('error', (error) => failed(error.message));
       server.listen({ host: '127.0.0.1', port: 0 }, () => {
         const { port } = server.address() as AddressInfo;

@@ -31,13 +31,14 @@ class Worker {
   #linkPorts: readonly number[] = [];
   #ended = 0;
   #signalled = false;
+  #closed = false;
   #journal: MetricsJournal<MetricName> | null = null;
 
   listen(): void {
     process.on('message', (message, handle) => {
       this.#receive(message as ToWorker, handle as Socket | undefined);
     });
-    process.once('disconnect', () => process.exit(1));
+    process.once('disconnect', () => process.exit(this.#closed ? 0 : 1));
     process.on('SIGINT', () => undefined);
     process.on('SIGHUP', () => undefined);
     process.on('SIGTERM', () => {
@@ -88,7 +89,9 @@ class Worker {
     } catch (error) {
       post({ kind: 'failure', id, failure: failureOf(error) });
     }
-    if (order.kind === 'close') process.disconnect();
+    if (order.kind !== 'close') return;
+    this.#closed = true;
+    process.disconnect();
   }
 
   async #obey(order: Order): Promise<Answers[keyof Answers]> {
@@ -130,6 +133,10 @@ class Worker {
     const { number, options, clientsPort, marked } = start;
     const { startRegionalRouter } = await import('../../router/regional/start.ts');
     const log = createLog(start.log).child({ worker: number });
+    process.on('uncaughtException', (err) => {
+      log.fatal({ err }, 'a bug: ending');
+      process.exit(1);
+    });
     const journal = new MetricsJournal<MetricName>(
       (entries) => posted({ kind: 'journal', entries }),
       systemTimers,

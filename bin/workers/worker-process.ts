@@ -45,11 +45,14 @@ export class WorkerProcess implements Taker {
   #ended = 0;
   #orders = 0;
   #gone = false;
+  readonly #whenGone: Promise<WorkerEnd>;
+  #tellGone: (end: WorkerEnd) => void = () => undefined;
 
   /** Throws where the system refuses a process. */
   constructor(number: number, timers: Timers, events: WorkerEvents) {
     this.#timers = timers;
     this.#events = events;
+    this.#whenGone = new Promise((resolve) => (this.#tellGone = resolve));
     this.#child = fork(ENTRY, [String(number)], {
       serialization: 'advanced',
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -65,6 +68,11 @@ export class WorkerProcess implements Taker {
 
   get pid(): number | null {
     return this.#gone ? null : (this.#child.pid ?? null);
+  }
+
+  /** Resolves when its process has ended, or could not be. */
+  get whenGone(): Promise<WorkerEnd> {
+    return this.#whenGone;
   }
 
   get connections(): number {
@@ -151,6 +159,7 @@ export class WorkerProcess implements Taker {
   #end(end: WorkerEnd): void {
     if (this.#gone) return;
     this.#gone = true;
+    this.#tellGone(end);
     for (const { failed } of [...this.#waiting.values()]) {
       failed(
         new NoAnswerError(`the worker ended (${end.signal ?? end.code ?? end.problem ?? '?'})`),

@@ -67,7 +67,6 @@ export const METRICS = [
     help: 'Of those that wait in this router, conversations that wait for KV room.',
     labels: ['pool'],
     workers: 'sum',
-    workers: 'sum',
   },
   {
     name: 'working_set_bound_ratio',
@@ -75,14 +74,12 @@ export const METRICS = [
     help: 'Share of its KV cache that the live conversations of a replica may take before new ones wait. Absent while the rule is off.',
     labels: ['pool'],
     workers: 'min',
-    workers: 'min',
   },
   {
     name: 'turn_hit_ratio',
     type: 'gauge',
     help: 'Of the tokens of the turns that conversations lately went on from, the share that engines found cached. Absent while unknown.',
     labels: ['pool'],
-    workers: 'min',
     workers: 'min',
   },
   {

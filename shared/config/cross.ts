@@ -80,7 +80,8 @@ function workerProblems({ router }: FleetConfig): Problem[] {
   const { workers, links, clients, admin } = router;
   if (workers === 1) return [];
   if (admin === null) {
-    const message = 'cannot be null with workers: they answer no operator, their parent does';
+    const message =
+      'is needed with workers: their parent answers operators there (one process, as in up and demo, has none)';
     return [{ path: ['router', 'admin'], message }];
   }
   const port = parseListen(links.listen)?.port ?? 0;

@@ -294,3 +294,31 @@ describe('files', () => {
     }
   });
 });
+
+describe('workers', () => {
+  const of = (router: string): string => errorOf(`router: ${router}`);
+
+  it('are a number, or auto', () => {
+    for (const workers of ['1', '64', 'auto']) {
+      expect(of(`{ workers: ${workers} }`)).toBe('no error');
+    }
+    for (const workers of ['0', '65', 'many']) {
+      expect(of(`{ workers: ${workers} }`)).toMatch(/must be auto, or a whole number from 1 to 64/);
+    }
+  });
+
+  it('need room for their link ports, beside the other listeners', () => {
+    expect(of('{ workers: 4 }')).toBe('no error');
+    expect(of('{ workers: 4, links: { listen: "127.0.0.1:8071" } }')).toMatch(
+      /gives further workers the ports 8081 to 8083, and 127.0.0.1:8082 is another listener/,
+    );
+    expect(of('{ workers: 20, links: { listen: "127.0.0.1:65520" } }')).toMatch(
+      /leaves no room for 20 workers: they go up to port 65548/,
+    );
+  });
+
+  it('need a listener for operators', () => {
+    expect(of('{ workers: auto, admin: null }')).toMatch(/is needed with workers/);
+    expect(of('{ admin: null }')).toBe('no error');
+  });
+});

@@ -255,6 +255,14 @@ const SHUTDOWN = {
   }),
 };
 
+const WORKERS_PROBLEM = `must be auto, or a whole number from 1 to ${WORKERS_MAX}: where more are wanted, run further routers behind the same balancer`;
+
+const WORKER_COUNT = z
+  .number()
+  .int()
+  .refine((count) => count >= 1 && count <= WORKERS_MAX, WORKERS_PROBLEM)
+  .meta({ minimum: 1, maximum: WORKERS_MAX });
+
 export const routerSchema = z
   .strictObject({
     clients: z
@@ -317,9 +325,7 @@ export const routerSchema = z
       'Ask agents to prove that they sit beside the engine that they advertise.',
     ),
     workers: z
-      .union([z.number().int().min(1).max(WORKERS_MAX), z.literal('auto')], {
-        error: `must be auto, or a whole number from 1 to ${WORKERS_MAX}: where more are wanted, run further routers behind the same balancer`,
-      })
+      .union([WORKER_COUNT, z.literal('auto')], { error: WORKERS_PROBLEM })
       .default(1)
       .meta({
         description:

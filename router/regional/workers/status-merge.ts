@@ -85,7 +85,7 @@ function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
   const sum = sumOver(pools);
   const ages = pools.flatMap(({ queue }) => queue.oldestMs ?? []);
   return {
-    ...first,
+    id: first.id,
     models: [...new Set(pools.flatMap(({ models }) => models))],
     replicas: byName(pools.map(({ replicas }) => replicas)).map((replicas) =>
       mergeReplicas(replicas, (rank) => gone.of(first.id, replicas[0].id, rank)),
@@ -103,6 +103,8 @@ function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
       aged: sum(({ workingSet }) => workingSet.aged),
       hitRatio: least(pools.map(({ workingSet }) => workingSet.hitRatio)),
     },
+    meanPromptTokens: sum(({ meanPromptTokens }) => meanPromptTokens) / pools.length,
+    meanOutputTokens: sum(({ meanOutputTokens }) => meanOutputTokens) / pools.length,
   };
 }
 

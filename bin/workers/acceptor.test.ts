@@ -1,0 +1,74 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import fc from 'fast-check';
+import { afterEach, describe, expect, test } from 'vitest';
+import { ManualTime } from '../../shared/runtime/manual-time.ts';
+import { Acceptor, pickTaker, type Taker } from './acceptor.ts';
+
+const taker = (connections: number, untaken = 0) => ({ connections, untaken });
+
+describe('the worker for the next connection', () => {
+  test('is the one with the fewest, so that 64 go evenly to any number of workers', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 64 }), fc.integer({ min: 0 }), (workers, from) => {
+        const takers = Array.from({ length: workers }, () => ({ connections: 0, untaken: 0 }));
+        for (let turn = from; turn < from + 64; turn += 1) {
+          const next = pickTaker(takers, turn);
+          if (next !== null) next.connections += 1;
+        }
+        const counts = takers.map(({ connections }) => connections);
+        expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+
+  test('is not the one that died and came back alone, but it until it has as many', () => {
+    const takers = [taker(20), taker(20), taker(0)];
+    for (let turn = 0; turn < 20; turn += 1) {
+      const next = pickTaker(takers, turn);
+      if (next !== null) next.connections += 1;
+    }
+    expect(takers.map(({ connections }) => connections)).toEqual([20, 20, 20]);
+  });
+
+  test('is none that does not take what it has, while another does', () => {
+    const hangs = taker(16, 16);
+    const works = taker(40);
+    expect(pickTaker([hangs, works], 0)).toBe(works);
+    expect(pickTaker([hangs], 0)).toBe(hangs);
+    expect(pickTaker([], 0)).toBeNull();
+  });
+});
+
+describe('connections that no worker can take', () => {
+  const timers = new ManualTime();
+  const takers: Taker[] = [];
+  let dropped = 0;
+  const acceptor = new Acceptor({
+    timers,
+    takers: () => takers,
+    onDrop: () => (dropped += 1),
+  });
+  afterEach(() => acceptor.close());
+
+  test('wait for one, for 5 s', async () => {
+    const port = await acceptor.listen({ host: '127.0.0.1', port: 0 });
+    const first = connect(port, '127.0.0.1');
+    await once(first, 'connect');
+    await expect.poll(() => acceptor.held).toBe(1);
+    timers.advance(5_000);
+    await once(first, 'close');
+    expect(dropped).toBe(1);
+
+    const second = connect(port, '127.0.0.1');
+    await once(second, 'connect');
+    await expect.poll(() => acceptor.held).toBe(1);
+    const handed: Socket[] = [];
+    takers.push({ connections: 0, untaken: 0, hand: (socket) => handed.push(socket) });
+    acceptor.release();
+    expect(handed).toHaveLength(1);
+    expect(acceptor.held).toBe(0);
+    handed[0]?.destroy();
+    await once(second, 'close');
+  });
+});
