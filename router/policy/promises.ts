@@ -11,7 +11,7 @@ import type { Random } from '../../shared/lib/random.ts';
 export const RETRY_MIN_MS = 1_000;
 export const RETRY_MAX_MS = 60_000;
 const JITTER = 0.1;
-const SPREAD = 2;
+const SPREAD = 1.5;
 /** Room is kept from so long before an appointment until so long after it, ms. */
 const AROUND_MS = 1_000;
 const BUCKET_MS = 500;

@@ -25,6 +25,8 @@ export interface Flow {
   readonly routers?: readonly RouterHost[];
   /** Tries, the first included: a refused one comes back exactly after its `Retry-After`. */
   readonly tries?: number;
+  /** Its clients do not say that they come again. */
+  readonly unmarked?: boolean;
 }
 
 export interface FlowRow {
@@ -115,7 +117,7 @@ export class FlowClients {
       priority: flow.priority ?? 0,
       maxTokens: answer,
       clientDeadlineMs: flow.clientDeadlineMs ?? null,
-      comesAgain: tryNumber > 1,
+      comesAgain: tryNumber > 1 && flow.unmarked !== true,
       bodyBytes: 4 * tokens,
       prompts: [chainOf([segment], 7)],
       ...(flow.work === undefined ? {} : { work: flow.work }),
@@ -233,4 +235,34 @@ export function watch(
     }
   }
   return seen;
+}
+
+export interface Return {
+  readonly row: FlowRow;
+  readonly toldMs: number;
+  /**
+   * Until it would have found room had all that came before it been taken in the order of its coming, ms: what a queue
+   * without a limit would hold before it, less what may wait.
+   */
+  readonly neededMs: number;
+}
+
+/** Of the first tries that were turned away at once, what each was told, beside what would have done. */
+export function returnsOf(
+  rows: readonly FlowRow[],
+  pool: { readonly tokensPerMs: number; readonly limitMs: number },
+): Return[] {
+  const found: Return[] = [];
+  let waitMs = 0;
+  let atMs = 0;
+  for (const row of rows.filter(({ tryNumber }) => tryNumber === 1)) {
+    waitMs = Math.max(0, waitMs - (row.arrivedMs - atMs));
+    atMs = row.arrivedMs;
+    if (row.end?.kind === 'refused' && row.endedMs === row.arrivedMs) {
+      const neededMs = Math.max(1_000, waitMs - pool.limitMs);
+      found.push({ row, toldMs: row.end.retryAfterMs ?? 0, neededMs });
+    }
+    waitMs += row.promptTokens / pool.tokensPerMs;
+  }
+  return found;
 }
