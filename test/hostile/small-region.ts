@@ -46,7 +46,8 @@ export async function startSmallRegion(
   const given = { host: '127.0.0.1', port: 0, model: MODEL, profile, loadingMs: 0 };
   const engine = await startEngineServer(given, { ...runtime, log: captureLog().log });
   const link = `ws://127.0.0.1:${router.linksPort}`;
-  const agent = await startAgent(agentOptions(engine.url, link), {
+  const [linkSecret = null] = changes.linkSecrets ?? [];
+  const agent = await startAgent(agentOptions(engine.url, link, { linkSecret }), {
     ...runtime,
     log: captureLog().log,
   });
