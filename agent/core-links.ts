@@ -9,7 +9,7 @@ import type { Heard } from './policy/foreign.ts';
 import type { LedgerLink } from './policy/ledger.ts';
 import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { QueuedWork, QueuePlace } from '../shared/model/report.ts';
-import type { Queued, Welcome } from '../shared/protocol/messages.ts';
+import type { Pace, Queued, Welcome } from '../shared/protocol/messages.ts';
 
 /** What has been sent over one link about one target. */
 export interface SentState {
@@ -74,6 +74,10 @@ export class AgentLink {
     const { headAgeMs, topPriority } = told.queued;
     const known = headAgeMs !== undefined && !this.released;
     return { order: this.order, topPriority, headMs: known ? told.atMs - headAgeMs : null };
+  }
+
+  pace(message: Pace): void {
+    this.minReportIntervalMs = message.minReportIntervalMs;
   }
 
   /** A router that does not answer is taken to be heard at once. */

@@ -204,6 +204,9 @@ export class AgentCore {
         link.fenced.add(message.replica);
         this.context.log('warn', 'fenced', { replica: message.replica, router: link.router });
         break;
+      case 'pace':
+        link.pace(message);
+        break;
       case 'resync':
         this.resync(link, message);
         break;

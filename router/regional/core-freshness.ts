@@ -8,6 +8,7 @@
 
 import { isStatic } from '../policy/static-pool.ts';
 import { passPredicted } from './core-leases.ts';
+import { tellPace } from './core-pace.ts';
 import { dropReplica } from './core-targets.ts';
 import type { PoolState, RegionalState, ReplicaState } from './core-state.ts';
 
@@ -81,6 +82,7 @@ export function probed(state: RegionalState, replica: ReplicaState, ok: boolean)
 /** What only time changes. */
 export function sweep(state: RegionalState): void {
   for (const replica of state.replicas.values()) sweepReplica(state, replica);
+  tellPace(state);
 }
 
 /** When time alone may change something next; null when it cannot. */

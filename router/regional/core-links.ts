@@ -65,7 +65,7 @@ export function linkUp(
   }
   const { agentId } = hello;
   const link: LinkHolder = {
-    ...{ id, agentId, pool, workers, fewSinceMs: null, fewSaid: false },
+    ...{ id, agentId, pool, workers, fewSinceMs: null, fewSaid: false, toldIntervalMs: 0 },
     ...{ replicas: new Set(), fenced: new Set(), bounds: newBounds(state.nowMs) },
   };
   state.links.set(id, link);
@@ -214,6 +214,7 @@ function recall(state: RegionalState, replica: ReplicaState): void {
 
 function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): void {
   const { settings, siblings } = state.config;
+  link.toldIntervalMs = reportIntervalMs(settings.minReportIntervalMs, state.links.size);
   state.emit({
     kind: 'send',
     link: link.id,
@@ -224,7 +225,7 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
       routerId: state.deps.routerId,
       software: state.deps.software,
       siblings: [...siblings, ...link.workers],
-      minReportIntervalMs: reportIntervalMs(settings.minReportIntervalMs, state.links.size),
+      minReportIntervalMs: link.toldIntervalMs,
       resume,
       wallMs: state.deps.wallMs(),
     },

@@ -163,6 +163,8 @@ export interface LinkHolder {
   readonly replicas: Set<ReplicaState>;
   /** Replicas that a newer link has taken over. */
   readonly fenced: Set<ReplicaState>;
+  /** The least interval between reports that its agent was last told, ms. */
+  toldIntervalMs: number;
   /** Link addresses of this router's workers, as the agent reaches them. */
   readonly workers: readonly string[];
   /** Since when its agent has said fewer links than there are routers; null while it has enough. */

@@ -134,6 +134,7 @@ const fromRouter = fc.oneof(
     }),
   }),
   fc.record({ kind: fc.constant('firstToken'), ...ledger, lease: id, agoMs: amount }),
+  fc.record({ kind: fc.constant('pace'), minReportIntervalMs: amount }),
   fc.record({ kind: fc.constant('heard'), replica: id, rank: fc.nat(1_023), reportSeq: tokens }),
   fc.record(
     {

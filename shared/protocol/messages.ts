@@ -222,6 +222,12 @@ export interface Fence {
   readonly replica: ReplicaId;
 }
 
+/** Another least interval between reports than the welcome's: there are many more agents now, or fewer. */
+export interface Pace {
+  readonly kind: 'pace';
+  readonly minReportIntervalMs: number;
+}
+
 /** The prefix deltas of a target had a gap: send a snapshot. */
 export interface Resync {
   readonly kind: 'resync';
@@ -245,6 +251,7 @@ export type RouterMessage =
   | Ended
   | Queued
   | Fence
+  | Pace
   | Resync
   | HeardReport;
 

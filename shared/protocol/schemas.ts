@@ -38,6 +38,7 @@ import {
   type Leases,
   type Queued,
   type ReportMessage,
+  type Pace,
   type Resync,
   type Sent,
   type Welcome,
@@ -321,6 +322,10 @@ export const ROUTER_SCHEMAS = {
     headAgeMs: z.number().optional(),
   }) satisfies z.ZodType<Queued>,
   fence: z.object({ kind: z.literal('fence'), replica }) satisfies z.ZodType<Fence>,
+  pace: z.object({
+    kind: z.literal('pace'),
+    minReportIntervalMs: amount,
+  }) satisfies z.ZodType<Pace>,
   resync: z.object({ kind: z.literal('resync'), replica, rank }) satisfies z.ZodType<Resync>,
   heard: z.object({
     kind: z.literal('heard'),
