@@ -44,7 +44,7 @@ export class KvBook {
   opened(entry: LedgerEntry, nowMs: number): void {
     const holds = entry.facts.chains.map((chain) => {
       const { hold, gapsMs } = this.index.open(chain, nowMs);
-      for (const gapMs of gapsMs) this.gaps.observe(gapMs);
+      for (const gapMs of gapsMs) this.gaps.observe(gapMs, nowMs);
       return hold;
     });
     this.holds.set(entry, holds);
@@ -95,7 +95,7 @@ export class KvBook {
     if (this.counted !== null && nowMs - this.counted.atMs < COUNT_EVERY_MS) {
       return this.counted.tokens + this.broughtTokens;
     }
-    const since = nowMs - this.gaps.tauMs();
+    const since = nowMs - this.gaps.tauMs(nowMs);
     const held = [...this.holds.values()].flat();
     const tokens =
       this.index.workingSetTokens(since, held, this.bytesPerToken) + this.openTokens(nowMs);

@@ -34,7 +34,7 @@ export function attemptEnded(
   noteHealth(state, lease, result);
   if (usage !== null) {
     learn(request, usage);
-    noteTurn(lease, usage);
+    noteTurn(state, lease, usage);
   }
   request.pool.dirty = true;
   const over = committed || request.gone || !isRetryable(result);

@@ -65,7 +65,7 @@ export function noteTurnEnds(
 }
 
 /** A turn is complete: what it found of the one before moves the bound, where it came back in time. */
-export function noteTurn(lease: LeaseState, usage: Usage): void {
+export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage): void {
   const { request, moved } = lease;
   const [prompt] = request.request.prompts;
   const before = prompt?.turnEnds.at(-1);
@@ -74,9 +74,9 @@ export function noteTurn(lease: LeaseState, usage: Usage): void {
   const earlier = turns.take(before);
   if (earlier === null) return;
   const restedMs = Math.max(0, request.arrivedMs - earlier.endedMs);
-  gaps.observe(restedMs);
+  gaps.observe(restedMs, state.nowMs);
   const { cachedTokens } = usage;
-  if (moved || cachedTokens === null || restedMs > gaps.tauMs()) return;
+  if (moved || cachedTokens === null || restedMs > gaps.tauMs(state.nowMs)) return;
   control.observe({ found: cachedTokens, could: earlier.tokens });
 }
 

@@ -123,7 +123,8 @@ test.each([1, 2])("token time is that of the last seconds' tokens (seed %i)", (s
 });
 
 test('KV use and preemptions are those of the engine, and begin anew with it', () => {
-  const world = new World({ seed: 1, profile: { ...DEMO, kvBlocks: 600 }, replicas: 1 });
+  const profile = { ...DEMO, kvBlocks: 600 };
+  const world = new World({ seed: 1, profile, replicas: 1, router: { workingSetBound: null } });
   world.runUntilReady();
   const clients = world.clients({ ...SMALL_TALK, answerTokens: [200, 600] });
   clients.closedLoop(20, 2_000);
