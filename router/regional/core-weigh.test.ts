@@ -280,7 +280,7 @@ function expectSame(rig: Rig, request: RequestState): void {
 
 test('the fast weighing is the plain one, and so are draw and candidates', () => {
   const steps = fc.array(step, { minLength: 5, maxLength: 60 });
-  const last = fc.array(fc.tuple(asked, fc.subarray(['r0/0', 'r1/0', 'r2/0'])), {
+  const last = fc.array(fc.tuple(asked, fc.subarray(['r0#0', 'r1#0', 'r2#0'])), {
     minLength: 3,
     maxLength: 6,
   });

@@ -1,0 +1,60 @@
+// `npm run bench:scale`: what the links of one router of many cost, and what they carry.
+//
+// A region of real cores in virtual time is recorded at one router and replayed there alone. The
+// share of a core is CPU time of the replay ÷ virtual time. Sockets, TLS and the operating system are
+// not in it.
+
+import { cpus } from 'node:os';
+import { VERSION } from '../../shared/runtime/version.ts';
+import { measureVolume } from '../../sim/proofs/scale-volume.ts';
+import { record, replay, type Recorded } from './replay.ts';
+
+interface Row {
+  readonly cell: string;
+  readonly arm: string;
+  readonly [figure: string]: string | number;
+}
+
+const args = process.argv.slice(2);
+const quick = args.includes('--quick');
+const say = args.includes('--json') ? console.error : console.log;
+const cells = quick ? [[100, 2]] : [[1_000, 8]];
+const rows = cells.map(([replicas = 0, routers = 0]) => measure(replicas, routers));
+if (args.includes('--json')) {
+  const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
+  console.log(JSON.stringify({ version: VERSION, machine, rows }));
+}
+
+function measure(replicas: number, routers: number): Row {
+  let events: Recorded[] = [];
+  const volume = measureVolume({
+    ...{ replicas, routers, requestsPerS: 1.25, seed: 1 },
+    ...{ warmMs: quick ? 5_000 : 15_000, forMs: quick ? 5_000 : 10_000 },
+    prepare: (world) => {
+      const [router] = world.routers;
+      if (router !== undefined) events = record(router);
+    },
+  });
+  const figures = replay('router-0', events, volume.fromMs);
+  const perS = (value: number): number => Math.round((10 * value) / figures.seconds) / 10;
+  const share = (ms: number): number => Math.round((1_000 * ms) / figures.seconds / 1_000) / 10;
+  say(`${replicas} replicas, ${routers} routers, one router per second of ${figures.seconds} s:`);
+  for (const [kind, ms] of [...figures.ms].toSorted((a, b) => b[1] - a[1])) {
+    const count = figures.events.get(kind) ?? 0;
+    say(
+      `  ${kind.padEnd(14)} ${perS(count)} /s  ${((1_000 * ms) / count).toFixed(1)} µs each  ${share(ms)} %`,
+    );
+  }
+  const { messages, bytes } = volume.wire.total;
+  return {
+    ...{ cell: `${replicas}x${routers}`, arm: 'spillway' },
+    requestsPerS: perS(volume.requests / routers),
+    cachedShare: Math.round(1_000 * volume.cachedShare) / 1_000,
+    messagesPerS: perS(messages / routers),
+    bytesPerS: perS(bytes / routers),
+    bytesPerSPerAgent: perS(bytes / replicas),
+    coreShare: share(figures.cpuMs),
+    longestEventMs: Math.round(10 * figures.longestMs) / 10,
+  };
+}
+if (!args.includes('--json')) console.table(rows);
