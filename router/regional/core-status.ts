@@ -6,6 +6,8 @@ import type { Phase } from '../../shared/model/phase.ts';
 import type { Incarnation, PoolId, ReplicaId } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import { curveOf, loadOf, poolCurve, unackedMs } from './core-load.ts';
+import { pendingEtaMs } from './core-decide.ts';
+import { poolOutlook, waitOutlookMs } from './core-outlook.ts';
 import { namesOf } from './core-requests.ts';
 import type { PoolState, RegionalState, ReplicaState, TargetState } from './core-state.ts';
 import { isReady, slowOut, type SlowOut } from './core-weigh.ts';
@@ -59,6 +61,10 @@ export interface PoolStatus {
     readonly bytes: number;
     readonly prefillMs: number;
     readonly oldestMs: number | null;
+    /**
+     * What a request of priority 0 that has to wait for prefill would wait now; null where nothing is ready or on its way.
+     */
+    readonly predictedWaitMs: number | null;
   };
   readonly workingSet: {
     /** Share of the KV capacity that live conversations may take; null while the rule is off. */
@@ -111,6 +117,7 @@ function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolS
       bytes: queue.bytes,
       prefillMs: queue.prefillMs,
       oldestMs: queue.oldestMs === null ? null : nowMs - queue.oldestMs,
+      predictedWaitMs: predictedWaitMs(state, pool),
     },
     workingSet: {
       boundRatio: pool.workingSet.control.bound(state.settings),
@@ -121,6 +128,12 @@ function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolS
     meanPromptTokens: pool.meanPromptTokens,
     meanOutputTokens: pool.meanOutputTokens,
   };
+}
+
+function predictedWaitMs(state: RegionalState, pool: PoolState): number | null {
+  const outlook = poolOutlook(state, pool);
+  if (outlook.targets === 0 && pendingEtaMs(pool) === null) return null;
+  return waitOutlookMs(state, pool, { ...outlook, priority: 0 });
 }
 
 interface Now {

@@ -80,6 +80,7 @@ export class RegionalCore {
   }
 
   status(nowMs: number): RegionalStatus {
+    this.#state.nowMs = Math.max(nowMs, this.#state.nowMs);
     return statusOf(this.#state, nowMs);
   }
 

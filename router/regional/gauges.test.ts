@@ -63,3 +63,22 @@ test('shows how the pool shares its work, and forgets a replica that said goodby
   });
   expect(await exposition(rig)).not.toContain('replica="a"');
 });
+
+test('shows what waits: requests, seconds of prefill, the oldest, and what a new one would wait', async () => {
+  const rig = new CoreRig();
+  rig.ready('a', { waitingPrefillMs: 100 });
+  const idle = await exposition(rig);
+  expect(idle).toContain(`${METRICS_PREFIX}queue_prefill_seconds{pool="pool"} 0`);
+  expect(idle).toContain(`${METRICS_PREFIX}queue_predicted_wait_seconds{pool="pool"} 0.1`);
+  expect(idle).not.toContain(`${METRICS_PREFIX}queue_oldest_seconds{`);
+  rig.arrive();
+  rig.arrive();
+  rig.nowMs += 20;
+  const text = await exposition(rig);
+  expect(text).toContain(`${METRICS_PREFIX}queue_depth{pool="pool"} 2`);
+  expect(text).toContain(`${METRICS_PREFIX}queue_prefill_seconds{pool="pool"} 0.256`);
+  expect(text).toContain(`${METRICS_PREFIX}queue_oldest_seconds{pool="pool"} 0.02`);
+  expect(text).toContain(`${METRICS_PREFIX}queue_predicted_wait_seconds{pool="pool"} 0.336`);
+  rig.report('a', { phase: 'dead' });
+  expect(await exposition(rig)).not.toContain(`${METRICS_PREFIX}queue_predicted_wait_seconds{`);
+});

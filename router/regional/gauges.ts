@@ -4,7 +4,7 @@
 
 import { PHASES } from '../../shared/model/phase.ts';
 import type { GaugeRow, Metrics } from '../../shared/runtime/metrics.ts';
-import type { TargetStatus } from './core.ts';
+import type { PoolStatus, TargetStatus } from './core.ts';
 import type { MetricName } from './metrics.ts';
 import type { RouterStatus } from './status.ts';
 
@@ -25,10 +25,7 @@ export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): v
   }
   metrics.set('config_generation', config?.generation ?? 1);
   metrics.set('config_last_reload_ok', config === null || config.lastReloadOk ? 1 : 0);
-  metrics.replace(
-    'queue_depth',
-    status.pools.map(({ id, queue }) => ({ labels: { pool: id }, value: queue.requests })),
-  );
+  setQueueGauges(metrics, status.pools);
   setWorkingSet(metrics, status.pools);
   setLinkTotals(metrics, status.linkTotals);
   setReplicaGauges(metrics, rowsOf(status));
@@ -48,6 +45,23 @@ function setWorkingSet(metrics: Metrics<MetricName>, pools: RouterStatus['pools'
   replace('kv_held_requests', ({ held }) => held);
   replace('working_set_bound_ratio', ({ boundRatio }) => boundRatio);
   replace('turn_hit_ratio', ({ hitRatio }) => hitRatio);
+}
+
+function setQueueGauges(metrics: Metrics<MetricName>, pools: readonly PoolStatus[]): void {
+  const replace = (name: MetricName, read: (queue: PoolStatus['queue']) => number | null): void => {
+    metrics.replace(
+      name,
+      pools.map(({ id, queue }) => ({ labels: { pool: id }, value: read(queue) })),
+    );
+  };
+  replace('queue_depth', ({ requests }) => requests);
+  replace('queue_prefill_seconds', ({ prefillMs }) => prefillMs / 1_000);
+  replace('queue_oldest_seconds', ({ oldestMs }) => seconds(oldestMs));
+  replace('queue_predicted_wait_seconds', ({ predictedWaitMs }) => seconds(predictedWaitMs));
+}
+
+function seconds(ms: number | null): number | null {
+  return ms === null ? null : ms / 1_000;
 }
 
 function setLinkTotals(metrics: Metrics<MetricName>, totals: RouterStatus['linkTotals']): void {

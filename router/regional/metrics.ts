@@ -83,6 +83,27 @@ export const METRICS = [
     workers: 'min',
   },
   {
+    name: 'queue_prefill_seconds',
+    type: 'gauge',
+    help: 'Predicted prefill of what waits in this router, in seconds of one replica.',
+    labels: ['pool'],
+    workers: 'sum',
+  },
+  {
+    name: 'queue_oldest_seconds',
+    type: 'gauge',
+    help: 'How long the request that waits longest in this router has waited. Absent while nothing waits.',
+    labels: ['pool'],
+    workers: 'max',
+  },
+  {
+    name: 'queue_predicted_wait_seconds',
+    type: 'gauge',
+    help: 'What a request of priority 0 that has to wait for prefill would wait now. Absent while nothing is ready or on its way.',
+    labels: ['pool'],
+    workers: 'max',
+  },
+  {
     name: 'queue_wait_seconds',
     type: 'histogram',
     help: 'From arrival to the first attempt.',

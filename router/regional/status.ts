@@ -124,8 +124,14 @@ function poolLines(pool: PoolStatus): string[] {
   const models = pool.models.length === 0 ? 'no models yet' : pool.models.join(', ');
   const head =
     `pool ${pool.id} (${models}): ${pool.ready} of ${pool.replicas.length} ready, ` +
-    `${queue.requests} queued (${whole(queue.prefillMs)} ms of prefill)`;
+    `${queue.requests} queued (${whole(queue.prefillMs)} ms of prefill${waitText(queue)})`;
   return [head, ...pool.replicas.flatMap(replicaLines)];
+}
+
+function waitText({ requests, oldestMs, predictedWaitMs }: PoolStatus['queue']): string {
+  if (requests === 0) return '';
+  const [oldest, wait] = [oldestMs, predictedWaitMs].map((ms) => (ms === null ? '?' : whole(ms)));
+  return `, the oldest for ${oldest} ms; a new one would wait ${wait} ms`;
 }
 
 function replicaLines(replica: ReplicaStatus): string[] {

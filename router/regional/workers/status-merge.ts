@@ -84,6 +84,7 @@ function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
   const [first] = pools;
   const sum = sumOver(pools);
   const ages = pools.flatMap(({ queue }) => queue.oldestMs ?? []);
+  const waits = pools.flatMap(({ queue }) => queue.predictedWaitMs ?? []);
   return {
     id: first.id,
     models: [...new Set(pools.flatMap(({ models }) => models))],
@@ -96,6 +97,7 @@ function mergePools(pools: Some<PoolStatus>, gone: GoneTotals): PoolStatus {
       bytes: sum(({ queue }) => queue.bytes),
       prefillMs: sum(({ queue }) => queue.prefillMs),
       oldestMs: ages.length === 0 ? null : Math.max(...ages),
+      predictedWaitMs: waits.length === 0 ? null : Math.max(...waits),
     },
     workingSet: {
       boundRatio: least(pools.map(({ workingSet }) => workingSet.boundRatio)),
