@@ -1,9 +1,10 @@
-// How the pod of an engine ends (deploy/k8s/region/engine.yaml, and the units of deploy/systemd): its agent is told first and says
-// goodbye, the engine finishes what runs. The hooks are played by hand; the processes are real.
+// How the pod of an engine ends (deploy/k8s/region/engine.yaml, and by hand with deploy/systemd): its agent is told first that it
+// drains, the engine finishes what runs, the agent goes last. The hooks are played by hand; the processes are real.
 
 import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Fleet, poolOf, replicaOf, type EngineProcess, type Running } from './fleet.ts';
+import { drainCommand } from '../../bin/commands/drain.ts';
+import { Fleet, poolOf, replicaOf, type AgentProcess, type EngineProcess } from './fleet.ts';
 import { until } from './until.ts';
 
 const MODEL = 'pod-model';
@@ -22,7 +23,7 @@ const LONG_TOKENS = 150;
 
 interface Pod {
   readonly engine: EngineProcess;
-  readonly agent: Running;
+  readonly agent: AgentProcess;
 }
 
 let fleet: Fleet;
@@ -38,7 +39,7 @@ afterAll(async () => {
 
 async function startPod(): Promise<Pod> {
   const engine = await fleet.startEngine(MODEL, 0, DRAINS);
-  return { engine, agent: fleet.startAgent('pods', [engine]) };
+  return { engine, agent: await fleet.agentBeside('pods', [engine]) };
 }
 
 interface Answer {
@@ -106,7 +107,7 @@ async function longAnswers(pods: readonly Pod[]): Promise<Promise<Answer>[]> {
   return long;
 }
 
-test('a goodbye before the end of its engine: no request fails, and none needs a second attempt', async () => {
+test('a drain before the end of its engine: no request fails, and none needs a second attempt', async () => {
   const pods = [await startPod(), await startPod()];
   const [ending] = pods;
   if (ending === undefined) throw new Error('no pod');
@@ -114,11 +115,13 @@ test('a goodbye before the end of its engine: no request fails, and none needs a
   const load = new Load();
   const long = await longAnswers(pods);
   // The agent's hook; the engine's waits meanwhile.
-  await ending.agent.end('SIGTERM');
+  await drainCommand().parseAsync([ending.agent.url], { from: 'user' });
   await fleet.whenStatus((status) => poolOf(status, 'pods')?.ready === 1);
   const before = load.answers.length;
   await ending.engine.running.end('SIGTERM');
   expect(ending.engine.running.child.exitCode).toBe(0);
+  await ending.agent.running.end('SIGTERM');
+  expect(ending.agent.running.child.exitCode).toBe(0);
   await until(() => load.answers.length > before + 2 * CLIENTS);
   await load.end();
   const finished = await Promise.all(long);

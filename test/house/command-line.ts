@@ -17,7 +17,8 @@ export function check(words: readonly string[]): Record<string, unknown> {
   command.exitOverride().configureOutput({ writeErr: () => undefined });
   const { unknown, operands } = command.parseOptions([...rest]);
   expect(unknown, `${words.join(' ')}: options that the command does not have`).toEqual([]);
-  expect(operands, `${words.join(' ')}: words that belong to no option`).toEqual([]);
+  const spare = operands.slice(command.registeredArguments.length);
+  expect(spare, `${words.join(' ')}: words that belong to no option`).toEqual([]);
   return command.opts();
 }
 

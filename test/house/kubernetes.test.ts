@@ -117,11 +117,15 @@ describe.each(VARIANTS)('deploy/k8s/%s', (folder) => {
     expect(mount(agent)).toBe(mount(engine));
   });
 
-  it('has the agent as a native sidecar that says goodbye before its engine is told to stop', () => {
+  it('has the agent as a native sidecar that drains its engine before it is told to stop', () => {
     const { spec } = deploymentOf(found, 'engine').spec.template;
     expect(spec.initContainers?.map(({ name }) => name)).toEqual(['agent']);
     expect(agent.restartPolicy).toBe('Always');
-    expect(agent.lifecycle?.preStop?.exec?.command).toEqual(['/bin/sh', '-c', 'kill -TERM 1']);
+    const [program, ...words] = agent.lifecycle?.preStop?.exec?.command ?? [];
+    expect(program).toBe('/opt/spillway/bin/spillway');
+    check(words);
+    const port = agent.ports.find(({ name }) => name === 'agent')?.containerPort;
+    expect(words).toEqual(['drain', `http://127.0.0.1:${port}`]);
     expect(engine.lifecycle?.preStop?.sleep?.seconds).toBeGreaterThanOrEqual(5);
   });
 
