@@ -4,7 +4,6 @@
 import type { RequestId } from '../../shared/model/ids.ts';
 import { decide, pendingEtaMs } from './core-decide.ts';
 import { openAttempt } from './core-leases.ts';
-import { curveOf, loadOf, poolCurve, type Load } from './core-load.ts';
 import { waitsForRoom } from './core-admission.ts';
 import { entersByMs, noteHeld } from './core-working-set.ts';
 import { poolOutlook, turnAway, waitOutlookMs } from './core-outlook.ts';
@@ -13,7 +12,8 @@ import { finish } from './core-ends.ts';
 import { carryOut } from './core-requests.ts';
 import { shareInMs } from './core-share.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
-import { isReady, NOBODY, targetsOf } from './core-weigh.ts';
+import { roomNow, serves } from './core-room.ts';
+import { targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
 import type { QueueItem } from '../policy/queue.ts';
@@ -63,11 +63,15 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
     pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY,
     heldWakeMs(state, pool) ?? Number.POSITIVE_INFINITY,
   );
-  for (const target of targetsOf(pool)) {
-    if (!isReady(target, NOBODY)) continue;
+  const { roster } = pool;
+  roster.sync();
+  const tripped = roster.breakers.tripped > 0;
+  for (let place = 0; place < roster.targets.length; place += 1) {
+    if (!serves(pool, place)) continue;
+    const target = roster.targets[place] as TargetState;
     if (target.pausedUntilMs > state.nowMs) wake = Math.min(wake, target.pausedUntilMs);
-    else wake = Math.min(wake, roomWakeMs(state, target) ?? wake);
-    wake = Math.min(wake, target.breaker.opensAgainMs(state.nowMs) ?? wake);
+    else wake = Math.min(wake, roomWakeMs(state, pool, place) ?? wake);
+    if (tripped) wake = Math.min(wake, target.breaker.opensAgainMs(state.nowMs) ?? wake);
   }
   return Number.isFinite(wake) ? Math.max(wake, state.nowMs + 1) : null;
 }
@@ -139,20 +143,32 @@ function giveUp(state: RegionalState, pool: PoolState): void {
 /** Cheap: whether any request at all could leave the queue now, be it into a refusal. */
 function canMove(state: RegionalState, pool: PoolState): boolean {
   if (pool.queue.size === 0) return false;
-  const ready = [...targetsOf(pool)].filter((target) => isReady(target, NOBODY));
-  const broken = ejected(ready, state.nowMs);
-  for (const target of ready) {
-    if (target.pausedUntilMs > state.nowMs || broken.has(target)) continue;
-    if (!loadNow(state, target).full && shareNow(state, target) === 0) return true;
+  const { roster } = pool;
+  roster.sync();
+  const broken = brokenNow(state, pool);
+  let ready = false;
+  for (let place = 0; place < roster.targets.length; place += 1) {
+    if (!serves(pool, place)) continue;
+    ready = true;
+    const target = roster.targets[place] as TargetState;
+    if (target.pausedUntilMs > state.nowMs || broken?.has(target) === true) continue;
+    if (!roomNow(state, pool, place).full && shareNow(state, target) === 0) return true;
   }
-  return ready.length === 0 && pendingEtaMs(pool) === null;
+  return !ready && pendingEtaMs(pool) === null;
+}
+
+/** Targets whose breaker counts; null where none is open. */
+function brokenNow(state: RegionalState, pool: PoolState): ReadonlySet<TargetState> | null {
+  if (pool.roster.breakers.tripped === 0) return null;
+  const ready = targetsOf(pool).filter((_, place) => serves(pool, place));
+  return ejected(ready, state.nowMs);
 }
 
 /** When time alone makes room in a target for what waits; null where it does not, or has. */
-function roomWakeMs(state: RegionalState, target: TargetState): number | null {
-  const load = loadNow(state, target);
-  if (load.full) return load.roomAtMs;
-  const inMs = shareNow(state, target);
+function roomWakeMs(state: RegionalState, pool: PoolState, place: number): number | null {
+  const room = roomNow(state, pool, place);
+  if (room.full) return room.roomAtMs;
+  const inMs = shareNow(state, pool.roster.targets[place] as TargetState);
   return inMs === null || inMs === 0 ? null : state.nowMs + inMs;
 }
 
@@ -160,9 +176,4 @@ function roomWakeMs(state: RegionalState, target: TargetState): number | null {
 function shareNow(state: RegionalState, target: TargetState): number | null {
   const { topPriority } = target.replica.pool.queue;
   return topPriority === null ? null : shareInMs(state, target, topPriority);
-}
-
-function loadNow(state: RegionalState, target: TargetState): Load {
-  const { curve } = curveOf(target, () => poolCurve(target.replica.pool));
-  return loadOf(target, { curve, settings: state.settings, nowMs: state.nowMs });
 }

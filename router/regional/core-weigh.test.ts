@@ -13,11 +13,13 @@ import { draw, drawProbabilities } from '../policy/pick.ts';
 import { decide } from './core-decide.ts';
 import { heard, linkDown, linkUp } from './core-links.ts';
 import { attemptEnded } from './core-outcomes.ts';
+import { curveOf, loadOf, poolCurve } from './core-load.ts';
 import { arrive, enter } from './core-requests.ts';
+import { roomNow, serves } from './core-room.ts';
 import { shareInMs } from './core-share.ts';
 import { RegionalState, type RequestState } from './core-state.ts';
 import { weighPlainly } from './core-weigh-plain.harness.ts';
-import { weigh } from './core-weigh.ts';
+import { isReady, NOBODY, weigh } from './core-weigh.ts';
 import type { Scored } from './core-weighing.ts';
 import { roomForNew } from './core-working-set.ts';
 import { chainOf, configOf, CoreRig, MODEL, reportOf } from './core.harness.ts';
@@ -256,6 +258,17 @@ function plainDraw(
   };
 }
 
+/** What a queue asks of each target says what the plain functions say. */
+function expectRooms({ state }: Rig, { pool }: RequestState): void {
+  const { settings, nowMs } = state;
+  for (const [place, target] of pool.roster.targets.entries()) {
+    expect(serves(pool, place)).toBe(isReady(target, NOBODY));
+    const { curve } = curveOf(target, () => poolCurve(pool));
+    const { full, roomAtMs } = loadOf(target, { curve, settings, nowMs });
+    expect(roomNow(state, pool, place)).toMatchObject({ full, roomAtMs });
+  }
+}
+
 function expectSame(rig: Rig, request: RequestState): void {
   const { state } = rig;
   const plain = weighPlainly(state, request);
@@ -263,6 +276,7 @@ function expectSame(rig: Rig, request: RequestState): void {
   const fast = weighing.targets.map((_, k) => facts(weighing.at(k)));
   expect(fast).toEqual(plain.scored.map(facts));
   expect(weighing.removed).toEqual(plain.removed);
+  expectRooms(rig, request);
   if (request.request.work === 'light') return;
   const ranked = plain.scored.toSorted((a, b) => a.costMs - b.costMs).slice(0, 16);
   const expected = plain.scored.length === 0 ? null : plainDraw(state, request);

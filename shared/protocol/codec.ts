@@ -126,9 +126,11 @@ function countDropped(raw: unknown, parsed: unknown): number {
   }
   if (!isRecord(raw) || !isRecord(parsed) || ArrayBuffer.isView(raw)) return 0;
   let dropped = 0;
-  for (const key of Object.keys(raw)) {
-    if (!Object.hasOwn(parsed, key)) dropped += 1;
-    else if (typeof raw[key] === 'object') dropped += countDropped(raw[key], parsed[key]);
+  for (const key in raw) {
+    const value = raw[key];
+    const kept = parsed[key];
+    if (kept === undefined && !Object.hasOwn(parsed, key)) dropped += 1;
+    else if (typeof value === 'object' && value !== null) dropped += countDropped(value, kept);
   }
   return dropped;
 }

@@ -1,0 +1,43 @@
+// Whether a target has room now, or when time alone will make some: what a queue asks of every target
+// of its pool after every event. Common targets are answered from their figures, the others by
+// `loadOf`; both say the same.
+
+import { curveOf, loadOf, poolCurve, runningNow, unackedMs, type Load } from './core-load.ts';
+import { FIGURE, FIGURES } from './core-roster.ts';
+import type { PoolState, RegionalState, TargetState } from './core-state.ts';
+
+export type Room = Pick<Load, 'full' | 'roomAtMs'>;
+
+const NO_ROOM: Room = { full: true, roomAtMs: null };
+const ROOM: Room = { full: false, roomAtMs: null };
+
+/** Fit for users, slow or not. The pool's roster has been brought up to date. */
+export function serves(pool: PoolState, place: number): boolean {
+  const { figures, targets } = pool.roster;
+  const { replica } = targets[place] as TargetState;
+  const ready = figures[place * FIGURES + FIGURE.serves] === 1;
+  return ready && replica.state !== 'out' && !replica.down;
+}
+
+/** Of the target at that place of the roster, which has been brought up to date. */
+export function roomNow(state: RegionalState, pool: PoolState, place: number): Room {
+  const { figures, targets } = pool.roster;
+  const { settings, nowMs } = state;
+  const target = targets[place] as TargetState;
+  const from = place * FIGURES;
+  const reported = figures[from + FIGURE.waitingPrefillMs] as number;
+  const curve = target.report?.prefillCost ?? null;
+  if (Number.isNaN(reported) || curve === null || target.replica.lostMs !== null) {
+    const chosen = curveOf(target, () => poolCurve(pool));
+    return loadOf(target, { curve: chosen.curve, settings, nowMs });
+  }
+  const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
+  const running = runningNow(target) ?? Number.NaN;
+  if (running >= (figures[from + FIGURE.runningMax] as number)) return NO_ROOM;
+  const shrinks = Math.max(0, reported - (nowMs - target.receivedMs));
+  const unacked = target.unackedSums.prompt <= 0 ? 0 : unackedMs(target, curve);
+  const overMs = Math.max(shrinks + unacked, slotWaitMs) - settings.holdMs;
+  if (overMs < 0) return ROOM;
+  const shrinking = shrinks > overMs && slotWaitMs < settings.holdMs;
+  return shrinking ? { full: true, roomAtMs: nowMs + overMs + 1 } : NO_ROOM;
+}
