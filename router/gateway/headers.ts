@@ -144,7 +144,7 @@ export const REQUEST_HEADERS = [
   { name: 'traceparent', help: 'Passed on to the engine, with tracestate.' },
   {
     name: 'x-stainless-timeout',
-    help: "Seconds that Node's SDK waits for the head of an answer: here for the first token; for the whole of an answer that is not streamed. Work that cannot be answered by then is not started.",
+    help: "Seconds that Node's SDK waits for the head of an answer (it tells those of a call, not those of its client): here for the first token; for the whole of an answer that is not streamed. Work that cannot be answered by then is not started.",
   },
   {
     name: 'x-stainless-read-timeout',

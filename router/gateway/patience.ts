@@ -7,7 +7,7 @@
 //
 // A head that comments have sent early would stop Node's clock without an answer having come, so its timeout bounds the
 // first token. Python's bounds the silence alone: of a stream, comments fill it; without a stream nothing can be sent
-// before the whole answer. The least deadline counts.
+// before the whole answer. The least deadline counts, less the time that a refusal needs to be there before it.
 
 export interface ClientPatience {
   /** ms from arrival to the first token, or to the whole answer where it is not streamed; null when unknown. */
@@ -23,6 +23,9 @@ type Headers = Readonly<Record<string, unknown>>;
 /** A day: an answer that may take longer has no deadline to speak of, ms. */
 const LONGEST_MS = 86_400_000;
 const RETRIES_MAX = 1_000;
+/** What a refusal takes to be there in time: a tenth of the deadline, and no more than this, ms. */
+const WAY_BACK_MS = 250;
+const WAY_BACK_RATIO = 0.1;
 
 export function clientPatience(headers: Headers, stream: boolean): ClientPatience {
   const untilHeadMs = positive(headers['x-stainless-timeout'], 1_000);
@@ -30,7 +33,7 @@ export function clientPatience(headers: Headers, stream: boolean): ClientPatienc
   const own = positive(headers['x-spillway-deadline-ms'], 1);
   const deadlines = [own, untilHeadMs, stream ? null : silenceMs].filter((ms) => ms !== null);
   return {
-    deadlineMs: deadlines.length === 0 ? null : Math.min(...deadlines),
+    deadlineMs: deadlines.length === 0 ? null : inTime(Math.min(...deadlines)),
     silenceMs: stream ? silenceMs : null,
     retries: retriesOf(headers['x-stainless-retry-count']),
   };
@@ -45,6 +48,10 @@ export function keepAliveAfter(settingMs: number, silenceMs: number | null): num
   return silenceMs === null
     ? settingMs
     : Math.max(FILL_MIN_MS, Math.min(settingMs, FILL_RATIO * silenceMs));
+}
+
+function inTime(deadlineMs: number): number {
+  return deadlineMs - Math.min(WAY_BACK_MS, WAY_BACK_RATIO * deadlineMs);
 }
 
 function positive(value: unknown, unitMs: number): number | null {
