@@ -9,6 +9,9 @@ import { poolOf, replicaOf, type RouterProcess } from './fleet.ts';
 import { Load, type Outcome } from './load.ts';
 import { until } from './until.ts';
 
+/** Each asks in all ways in turn. */
+const CLIENTS = 6;
+
 let region: FaultRegion;
 let load: Load | null = null;
 
@@ -62,15 +65,18 @@ describe('two routers', () => {
   });
 
   test('see each other’s work: in what waits, and in the leases of the agent', async () => {
-    const answers = [0, 1].map((at) => ask(router(at), [user(`${at}: ${words(20_000)}`)]));
     // What the other has sent waits in a replica where this one has no lease.
     const other = (status: RouterStatus) =>
       (poolOf(status, POOL)?.replicas ?? []).some(({ targets }) =>
         targets.some(({ leases, report }) => leases === 0 && (report?.waitingPrefillMs ?? 0) > 0),
       );
-    await Promise.all(region.routers.map((each) => each.whenStatus(other)));
+    const one = ask(router(0), [user(`one: ${words(20_000)}`)]);
+    await router(1).whenStatus(other);
+    const two = ask(router(1), [user(`two: ${words(20_000)}`)]);
+    await router(0).whenStatus(other);
     expect(await openLeases()).toBe(2);
-    await Promise.all(answers);
+    const replicas = (await Promise.all([one, two])).map(({ header }) => header('replica'));
+    expect(new Set(replicas).size).toBe(2);
     await region.nothingLeft();
   });
 });
@@ -105,7 +111,7 @@ describe('under load', () => {
     all = new Load({
       model: MODEL,
       urls: region.routers.map((each) => () => each.clients),
-      clientsPerUrl: 4,
+      clientsPerUrl: CLIENTS / 2,
       retries: 0,
     });
     load = all;
@@ -133,7 +139,7 @@ describe('under load', () => {
       () => {
         const counts = new Map<number, number>();
         for (const { client } of all.since(from)) counts.set(client, (counts.get(client) ?? 0) + 1);
-        return counts.size === 8 && [...counts.values()].every((count) => count >= times);
+        return counts.size === CLIENTS && [...counts.values()].every((count) => count >= times);
       },
       { timeoutMs: 40_000, pollMs: 50 },
     );
@@ -262,7 +268,7 @@ describe('under load', () => {
     await router(1).running?.end('SIGKILL');
     await until(() => all.since(mark).some(({ url }) => url === router(1).clients));
     const others = () => all.since(mark).filter(({ url }) => url === router(0).clients);
-    await until(() => others().length >= 8);
+    await until(() => others().length >= CLIENTS);
     expect(others().filter(({ end }) => end !== 'complete')).toEqual([]);
     // The agents know of no more than what the living router has open.
     await until(async () => {
