@@ -62,6 +62,7 @@ const START_MS = 30_000;
 const PROBE_MS = 10_000;
 const CLOSE_MS = 5_000;
 const GROUP_MS = 200;
+const END_MS = 1_000;
 
 export class ProcessCrew implements Crew {
   readonly #deps: CrewDeps;
@@ -96,8 +97,8 @@ export class ProcessCrew implements Crew {
       await Promise.all(this.#seats.map((seat) => this.#begin(seat)));
       this.#starting = false;
     } catch (error) {
-      this.end();
       for (const { process } of this.#seats) process?.kill();
+      await this.gone();
       throw error;
     }
     this.#tellPorts();
@@ -107,6 +108,17 @@ export class ProcessCrew implements Crew {
   end(): void {
     this.#ending = true;
     for (const seat of this.#seats) seat.cancelRestart();
+  }
+
+  /** Resolves when no process is left; what has not ended by itself within `END_MS` is ended. */
+  async gone(): Promise<void> {
+    this.end();
+    const left = this.#seats.flatMap(({ process }) => process ?? []);
+    const cancel = this.#deps.timers.after(END_MS, () => {
+      for (const process of left) process.kill();
+    });
+    await Promise.all(left.map(({ whenGone }) => whenGone));
+    cancel();
   }
 
   members(): readonly Member[] {

@@ -68,6 +68,7 @@ export async function startWorkers(
   const close = async (): Promise<void> => {
     crew.end();
     await parent.close();
+    await crew.gone();
     await acceptor.close();
   };
   try {

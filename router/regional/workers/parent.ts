@@ -112,7 +112,7 @@ export class WorkersParent {
     this.gaugeRows.forget(worker);
     const last = this.last.get(worker);
     this.last.delete(worker);
-    if (last !== undefined) this.gone.add(last);
+    if (last !== undefined) this.gone.add(last, this.deps.runtime.clock.nowMs());
     if (died) this.metrics.add('worker_deaths_total', { worker: String(worker) });
   }
 
@@ -234,9 +234,7 @@ export class WorkersParent {
       }),
     );
     this.silent = silent;
-    const facts = mergeStatuses([...this.last.values()], this.gone);
-    // A worker that starts knows nobody yet: what is gone is told by those that know somebody.
-    if (facts.pools.some(({ replicas }) => replicas.length > 0)) this.gone.retain(facts.pools);
+    const facts = mergeStatuses([...this.last.values()], this.gone, runtime.clock.nowMs());
     return {
       router: {
         id: this.id,

@@ -26,6 +26,7 @@ const merged = (rigs: readonly CoreRig[], gone = new GoneTotals()) =>
   mergeStatuses(
     rigs.map((rig) => statusOf(rig)),
     gone,
+    0,
   );
 
 const targetOf = (status: ReturnType<typeof merged>, replica: string) =>
@@ -110,7 +111,7 @@ describe('counts of workers that are gone', () => {
             sent += 1;
           }
           if (what === 'death') {
-            gone.add(statusOf(rig));
+            gone.add(statusOf(rig), 0);
             rigs[worker] = fresh();
           }
           const attempts = targetOf(merged(rigs, gone), 'a')?.attempts ?? -1;
@@ -123,14 +124,22 @@ describe('counts of workers that are gone', () => {
     );
   });
 
-  test('leave with their replica', () => {
+  test('stay for a minute without anybody who knows the replica, and leave with it', () => {
     const rig = new CoreRig();
     rig.ready('a');
     rig.end(attemptIn(rig.arrive()).lease);
     const gone = new GoneTotals();
-    gone.add(statusOf(rig));
-    gone.retain([]);
-    expect(gone.of('pool', 'a', 0)).toBeNull();
+    gone.add(statusOf(rig), 0);
+    const at = (nowMs: number, all: RouterStatus[]) =>
+      targetOf(mergeStatuses(all, gone, nowMs), 'a');
+    const empty = statusOf(new CoreRig());
+    expect(at(60_000, [empty])).toMatchObject({ attempts: 1, leases: 0, reportAgeMs: 60_000 });
+    const again = new CoreRig();
+    again.ready('a');
+    expect(at(60_000, [empty, statusOf(again)])).toMatchObject({ attempts: 1, reportAgeMs: 0 });
+    expect(at(120_000, [empty])?.attempts).toBe(1);
+    expect(at(120_001, [empty])).toBeUndefined();
+    expect(at(120_001, [statusOf(again)])?.attempts).toBe(0);
   });
 
   test('keep what the engine has counted from falling while its life is the same', () => {
@@ -138,7 +147,7 @@ describe('counts of workers that are gone', () => {
     ahead.ready('a', { preemptionsTotal: 9 });
     behind.ready('a', { preemptionsTotal: 7 });
     const gone = new GoneTotals();
-    gone.add(statusOf(ahead));
+    gone.add(statusOf(ahead), 0);
     expect(targetOf(merged([behind], gone), 'a')?.report?.preemptionsTotal).toBe(9);
     behind.report('a', { preemptionsTotal: 0, incarnation: 'another' as never });
     expect(targetOf(merged([behind], gone), 'a')?.report?.preemptionsTotal).toBe(0);
@@ -153,8 +162,8 @@ describe('counts of workers that are gone', () => {
       unknownFields: 5,
     };
     const gone = new GoneTotals();
-    gone.add(statusOf(new CoreRig(), { linkTotals: totals }));
-    const all = mergeStatuses([statusOf(new CoreRig(), { linkTotals: totals })], gone);
+    gone.add(statusOf(new CoreRig(), { linkTotals: totals }), 0);
+    const all = mergeStatuses([statusOf(new CoreRig(), { linkTotals: totals })], gone, 0);
     expect(all.linkTotals).toMatchObject({ refusedUpgrades: 4, malformed: 6 });
   });
 });

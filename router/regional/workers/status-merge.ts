@@ -15,10 +15,16 @@ import type { RouterStatus } from '../status.ts';
 /** What a status of several workers has of theirs; the rest is the parent's own. */
 export type WorkerFacts = Omit<RouterStatus, 'router' | 'ready' | 'config' | 'workers'>;
 
-export function mergeStatuses(all: readonly RouterStatus[], gone: GoneTotals): WorkerFacts {
+export function mergeStatuses(
+  all: readonly RouterStatus[],
+  gone: GoneTotals,
+  nowMs: number,
+): WorkerFacts {
   const sum = sumOver(all);
+  const known = all.flatMap(({ pools }) => pools);
+  const pools = byName([known, gone.missing(known, nowMs)]);
   return {
-    pools: byName(all.map(({ pools }) => pools)).map((pools) => mergePools(pools, gone)),
+    pools: pools.map((each) => mergePools(each, gone)),
     links: all.length === 0 ? 0 : Math.min(...all.map(({ links }) => links)),
     openRequests: sum((each) => each.openRequests),
     leases: sum((each) => each.leases),
@@ -34,9 +40,13 @@ export function mergeStatuses(all: readonly RouterStatus[], gone: GoneTotals): W
   };
 }
 
-/** What workers that are gone had counted, by target. A replica's count leaves with it. */
+/**
+ * What workers that are gone had counted and known. A replica that no living worker knows stays for `KEPT_MS` as they knew
+ * it, since those that start are linked with its agent in a moment; then its counts leave with it.
+ */
 export class GoneTotals {
   readonly #targets = new Map<string, GoneTarget>();
+  readonly #replicas = new Map<string, GoneReplica>();
   #linkTotals: LinkServerStats | null = null;
 
   get linkTotals(): LinkServerStats | null {
@@ -48,25 +58,83 @@ export class GoneTotals {
   }
 
   /** The last status of a worker that has ended. */
-  add({ pools, linkTotals }: RouterStatus): void {
+  add({ pools, linkTotals }: RouterStatus, nowMs: number): void {
     this.#linkTotals = addTotals([this.#linkTotals, linkTotals]);
     for (const [key, { attempts, report }] of targetsOf(pools)) {
       const before = this.#targets.get(key)?.attempts ?? 0;
       this.#targets.set(key, { attempts: before + attempts, report });
     }
+    for (const pool of pools) {
+      for (const replica of pool.replicas) {
+        this.#replicas.set(`${pool.id} ${replica.id}`, { pool, replica, sinceMs: nowMs });
+      }
+    }
   }
 
-  /** Forgets replicas that no worker knows any more. */
-  retain(pools: readonly PoolStatus[]): void {
-    const known = new Set(targetsOf(pools).map(([key]) => key));
-    for (const key of this.#targets.keys()) if (!known.has(key)) this.#targets.delete(key);
+  /** Replicas that none of `pools` has, as they were last known. */
+  missing(pools: readonly PoolStatus[], nowMs: number): readonly PoolStatus[] {
+    const known = new Set(
+      pools.flatMap(({ id, replicas }) => replicas.map((r) => `${id} ${r.id}`)),
+    );
+    const missing: PoolStatus[] = [];
+    for (const [key, gone] of this.#replicas) {
+      const { pool, replica, sinceMs } = gone;
+      if (known.has(key)) gone.sinceMs = nowMs;
+      else if (nowMs - sinceMs <= KEPT_MS) {
+        missing.push({ ...poolOfNone(pool), replicas: [asLeft(replica, nowMs - sinceMs)] });
+      } else {
+        this.#replicas.delete(key);
+        for (const { rank } of replica.targets) this.#targets.delete(`${key} ${rank}`);
+      }
+    }
+    return missing;
   }
 }
+
+const KEPT_MS = 60_000;
 
 interface GoneTarget {
   readonly attempts: number;
   /** The last that the worker had heard. */
   readonly report: TargetStatus['report'];
+}
+
+interface GoneReplica {
+  readonly pool: PoolStatus;
+  readonly replica: ReplicaStatus;
+  /** Since when nobody knows it. */
+  sinceMs: number;
+}
+
+/** The pool without what its worker had in it. */
+function poolOfNone(pool: PoolStatus): PoolStatus {
+  return {
+    ...pool,
+    ready: 0,
+    queue: { requests: 0, bytes: 0, prefillMs: 0, oldestMs: null, predictedWaitMs: null },
+    workingSet: { boundRatio: null, held: 0, aged: 0, hitRatio: null },
+  };
+}
+
+/** A replica without an agent, and without what its worker had sent there: that is in the counts. */
+function asLeft(replica: ReplicaStatus, agoMs: number): ReplicaStatus {
+  return {
+    ...replica,
+    link: 'stale',
+    connected: false,
+    lostForMs: agoMs,
+    targets: replica.targets.map((target) => ({
+      ...target,
+      used: false,
+      reportAgeMs: target.reportAgeMs === null ? null : target.reportAgeMs + agoMs,
+      scrapeAgeMs: target.scrapeAgeMs === null ? null : target.scrapeAgeMs + agoMs,
+      leases: 0,
+      attempts: 0,
+      unacked: { requests: 0, uncachedTokens: 0, prefillMs: 0 },
+      waitMs: 0,
+      full: false,
+    })),
+  };
 }
 
 function targetsOf(pools: readonly PoolStatus[]): [string, TargetStatus][] {
