@@ -95,6 +95,29 @@ function* drawn(of: Random): Generator<Trouble, never> {
   }
 }
 
+interface Sample {
+  readonly pid: number | undefined;
+  readonly mib: number;
+}
+
+/** One trouble after the other until the time is over; what the routers' memory was after each. */
+async function soak(region: FaultRegion, load: Load): Promise<Sample[]> {
+  const end = performance.now() + minutes * 60_000;
+  const memory: Sample[] = [];
+  for (const trouble of drawn(random)) {
+    if (performance.now() >= end || problems.length >= 20) break;
+    console.log(`${trouble.name} …`);
+    await suffer(region, load, trouble);
+    for (const { running } of region.routers) {
+      const mib = memoryMib(running?.child.pid);
+      if (mib !== null) memory.push({ pid: running?.child.pid, mib });
+    }
+  }
+  await load.stop();
+  await region.nothingLeft().catch((error: unknown) => problems.push(`left: ${String(error)}`));
+  return memory;
+}
+
 const region = await FaultRegion.open();
 const load = new Load({
   model: MODEL,
@@ -102,19 +125,8 @@ const load = new Load({
   clientsPerUrl: 6,
   retries: 0,
 });
-const end = performance.now() + minutes * 60_000;
-const memory: { readonly pid: number | undefined; readonly mib: number }[] = [];
-for (const trouble of drawn(random)) {
-  if (performance.now() >= end || problems.length >= 20) break;
-  console.log(`${trouble.name} …`);
-  await suffer(region, load, trouble);
-  for (const { running } of region.routers) {
-    const mib = memoryMib(running?.child.pid);
-    if (mib !== null) memory.push({ pid: running?.child.pid, mib });
-  }
-}
-await load.stop();
-await region.nothingLeft().catch((error: unknown) => problems.push(`left: ${String(error)}`));
+// Whatever happens, the processes end with this one.
+const memory = await soak(region, load).finally(() => region.close());
 for (const [pid, samples] of Map.groupBy(memory, (sample) => sample.pid)) {
   const [first = 0] = samples.slice(2).map(({ mib }) => mib);
   const last = samples.at(-1)?.mib ?? 0;
@@ -122,7 +134,6 @@ for (const [pid, samples] of Map.groupBy(memory, (sample) => sample.pid)) {
     problems.push(`router ${pid} has grown from ${first.toFixed(0)} to ${last.toFixed(0)} MiB`);
   }
 }
-await region.close();
 
 console.table(
   Object.fromEntries(
