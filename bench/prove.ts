@@ -2,10 +2,11 @@
 
 import { cpus } from 'node:os';
 import { VERSION } from '../shared/runtime/version.ts';
+import { OVERLOAD } from '../sim/proofs/overload.ts';
 import type { Proof } from '../sim/proofs/proof.ts';
 import { proveCommand } from './prove-command.ts';
 
-const PROOFS: readonly Proof[] = [];
+const PROOFS: readonly Proof[] = [OVERLOAD];
 
 process.exitCode = proveCommand(process.argv.slice(2), PROOFS, {
   out: (line) => console.log(line),
