@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { PrefixTable } from './prefix-table.ts';
+import { seededRandom } from './random.ts';
 
 /** Few distinct hashes in few buckets, so that probing, shifting back and eviction all happen. */
 const hash = fc.record({
@@ -81,4 +82,30 @@ test('grows up to its byte budget and then lets the least recent row make room',
   expect(table.size).toBe(table.rowsMax);
   expect(evicted).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   expect(table.find(10, 7)).toBeGreaterThanOrEqual(0);
+});
+
+test('a large table finds every row while its shards are widened, and when all fall into one', () => {
+  const random = seededRandom(3);
+  for (const skewed of [false, true]) {
+    const table = new PrefixTable({ bytesMax: 16 << 20, columns: 1 });
+    const lows = new Set<number>();
+    while (lows.size < 60_000) {
+      const low = Math.floor(random.next() * 2 ** 32);
+      // The uppermost bits of the table's own hash choose the shard.
+      if (skewed && Math.imul(low, 0x9e3779b1) >>> 26 !== 7) continue;
+      lows.add(low);
+    }
+    const keys = [...lows];
+    for (const [k, low] of keys.entries()) {
+      const made = table.insert(low, 0);
+      (table.columns[0] as Uint32Array)[made] = k;
+      if (k % 3 === 2) table.remove(table.find(keys[k - 1] as number, 0));
+    }
+    for (const [k, low] of keys.entries()) {
+      const row = table.find(low, 0);
+      if (k % 3 === 1) expect(row).toBe(-1);
+      else if (table.columns[0]?.[row] !== k) throw new Error(`row ${row} is not that of ${k}`);
+    }
+    expect(table.bytes).toBeLessThanOrEqual(16 << 20);
+  }
 });

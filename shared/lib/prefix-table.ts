@@ -4,12 +4,21 @@
 // Typed arrays only: no object per row, no bigint, and memory that can be counted. Collisions are
 // probed linearly; removal shifts back, so there are no tombstones. At the budget the least recent
 // row makes room.
+//
+// A large table has its buckets in shards, each of which is widened when it is next inserted into: a
+// million rows are never placed anew at one stroke, which would hold an event loop for long.
 
 const START_ROWS = 1_024;
 const NONE = -1;
 /** In `older` of a row that is not in use. */
 const FREE = -2;
 const ROW_BYTES = 16;
+/** Buckets up to which there is one shard. */
+const ONE_SHARD_MAX = 65_536;
+const SHARDS = 64;
+/** A shard is chosen by the uppermost bits of a hash, a bucket by those from here on. */
+const SHARD_SHIFT = 26;
+const BUCKET_SHIFT = 5;
 
 export class PrefixTable {
   /**
@@ -20,7 +29,11 @@ export class PrefixTable {
   #high: Uint32Array;
   #newer: Int32Array;
   #older: Int32Array;
-  #buckets: Int32Array;
+  #shards: Int32Array[] = [];
+  /** Rows in each shard. */
+  #counts: number[] = [];
+  /** Buckets that a shard is to have. */
+  #wanted = 0;
   #free = NONE;
   #newest = NONE;
   #oldest = NONE;
@@ -41,8 +54,8 @@ export class PrefixTable {
     this.#high = new Uint32Array(rows);
     this.#newer = new Int32Array(rows);
     this.#older = new Int32Array(rows);
-    this.#buckets = new Int32Array(bucketsFor(rows)).fill(NONE);
     this.#release(0, rows);
+    this.#rehash();
   }
 
   get size(): number {
@@ -66,7 +79,9 @@ export class PrefixTable {
 
   /** Bytes of storage, used or not. */
   get bytes(): number {
-    return this.rows * (ROW_BYTES + 4 * this.columns.length) + 4 * this.#buckets.length;
+    let buckets = 0;
+    for (const shard of this.#shards) buckets += Math.max(shard.length, this.#wanted);
+    return this.rows * (ROW_BYTES + 4 * this.columns.length) + 4 * buckets;
   }
 
   isUsed(row: number): boolean {
@@ -83,9 +98,11 @@ export class PrefixTable {
 
   /** The row of a hash, or -1. */
   find(low: number, high: number): number {
-    const mask = this.#buckets.length - 1;
-    for (let at = bucketOf(low, high) & mask; ; at = (at + 1) & mask) {
-      const row = this.#buckets[at] as number;
+    const hash = mixed(low, high);
+    const buckets = this.#shards[this.#shardOf(hash)] as Int32Array;
+    const mask = buckets.length - 1;
+    for (let at = (hash >>> BUCKET_SHIFT) & mask; ; at = (at + 1) & mask) {
+      const row = buckets[at] as number;
       if (row === NONE) return NONE;
       if (this.#low[row] === low && this.#high[row] === high) return row;
     }
@@ -165,7 +182,8 @@ export class PrefixTable {
     this.#newer = widen(this.#newer, wider);
     this.#older = widen(this.#older, wider);
     this.#release(rows, wider);
-    this.#rehash();
+    if (this.#shards.length === 1) this.#rehash();
+    else this.#wanted = bucketsFor(wider) / SHARDS;
   }
 
   #evictOldest(): void {
@@ -196,9 +214,18 @@ export class PrefixTable {
     this.#rehash();
   }
 
+  /** Places all rows anew, into as many shards as so much storage takes. */
   #rehash(): void {
-    this.#buckets = new Int32Array(bucketsFor(this.rows)).fill(NONE);
+    const buckets = bucketsFor(this.rows);
+    const shards = buckets > ONE_SHARD_MAX ? SHARDS : 1;
+    this.#wanted = buckets / shards;
+    this.#shards = Array.from({ length: shards }, () => new Int32Array(this.#wanted).fill(NONE));
+    this.#counts = Array.from({ length: shards }, () => 0);
     for (let row = this.#oldest; row !== NONE; row = this.#newer[row] as number) this.#place(row);
+  }
+
+  #shardOf(hash: number): number {
+    return this.#shards.length === 1 ? 0 : hash >>> SHARD_SHIFT;
   }
 
   /** Puts rows [from, to) on the free list, the lowest first. */
@@ -211,25 +238,47 @@ export class PrefixTable {
   }
 
   #place(row: number): void {
-    const mask = this.#buckets.length - 1;
-    let at = bucketOf(this.#low[row] as number, this.#high[row] as number) & mask;
-    while (this.#buckets[at] !== NONE) at = (at + 1) & mask;
-    this.#buckets[at] = row;
+    const hash = this.#hashOf(row);
+    const shard = this.#shardOf(hash);
+    const count = (this.#counts[shard] as number) + 1;
+    let buckets = this.#shards[shard] as Int32Array;
+    // Equal shares are what hashes give, not what a peer has to send.
+    const crowded = 8 * count > 7 * buckets.length;
+    if (crowded || buckets.length < this.#wanted) buckets = this.#widenShard(shard, crowded);
+    this.#counts[shard] = count;
+    put(buckets, hash, row);
+  }
+
+  #widenShard(shard: number, crowded: boolean): Int32Array {
+    const from = this.#shards[shard] as Int32Array;
+    const length = Math.max(this.#wanted, crowded ? 2 * from.length : from.length);
+    const to = new Int32Array(length).fill(NONE);
+    for (const row of from) if (row !== NONE) put(to, this.#hashOf(row), row);
+    this.#shards[shard] = to;
+    return to;
+  }
+
+  #hashOf(row: number): number {
+    return mixed(this.#low[row] as number, this.#high[row] as number);
   }
 
   #displace(row: number): void {
-    const mask = this.#buckets.length - 1;
-    let hole = bucketOf(this.#low[row] as number, this.#high[row] as number) & mask;
-    while (this.#buckets[hole] !== row) hole = (hole + 1) & mask;
+    const hash = this.#hashOf(row);
+    const shard = this.#shardOf(hash);
+    this.#counts[shard] = (this.#counts[shard] as number) - 1;
+    const buckets = this.#shards[shard] as Int32Array;
+    const mask = buckets.length - 1;
+    let hole = (hash >>> BUCKET_SHIFT) & mask;
+    while (buckets[hole] !== row) hole = (hole + 1) & mask;
     for (let at = (hole + 1) & mask; ; at = (at + 1) & mask) {
-      const other = this.#buckets[at] as number;
+      const other = buckets[at] as number;
       if (other === NONE) break;
-      const home = bucketOf(this.#low[other] as number, this.#high[other] as number) & mask;
+      const home = (this.#hashOf(other) >>> BUCKET_SHIFT) & mask;
       if (((at - home) & mask) < ((at - hole) & mask)) continue;
-      this.#buckets[hole] = other;
+      buckets[hole] = other;
       hole = at;
     }
-    this.#buckets[hole] = NONE;
+    buckets[hole] = NONE;
   }
 
   #link(row: number): void {
@@ -250,8 +299,15 @@ export class PrefixTable {
   }
 }
 
-function bucketOf(low: number, high: number): number {
-  return Math.imul(low ^ Math.imul(high, 0x85ebca6b), 0x9e3779b1) >>> 7;
+function mixed(low: number, high: number): number {
+  return Math.imul(low ^ Math.imul(high, 0x85ebca6b), 0x9e3779b1) >>> 0;
+}
+
+function put(buckets: Int32Array, hash: number, row: number): void {
+  const mask = buckets.length - 1;
+  let at = (hash >>> BUCKET_SHIFT) & mask;
+  while (buckets[at] !== NONE) at = (at + 1) & mask;
+  buckets[at] = row;
 }
 
 /** A power of two that keeps the load at or below two thirds. */
