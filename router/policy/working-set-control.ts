@@ -11,8 +11,8 @@
 //                        hits ≥ FAIR, somebody waits   eased: the wait is what easing can end
 //   waiting ≥ ALWAYS   the load is larger than the pool: what is eased is filled at once, and costs hits
 //                        hits < POOR                   tightened, by what is missing
-//                        hits < GOOD, above the start  tightened back towards it
-//                        hits ≥ GOOD below the start, or ≥ SURE                  eased
+//                        above the start               back towards it: easing has not ended the wait
+//                        hits ≥ GOOD, below the start  eased back towards it
 //
 // After a step down one window passes unjudged: it still shows what the looser bound had evicted. A bound from which it
 // stepped down is not tried again for RETRY_MS, so that it does not swing.
@@ -23,11 +23,12 @@ export interface BoundSettings {
   readonly workingSetBoundMax: number;
 }
 
-const SURE = 0.985;
 const GOOD = 0.95;
 const FAIR = 0.9;
 const POOR = 0.8;
 const ALWAYS = 0.75;
+/** Bounds nearer to each other are the same. */
+const SAME = 0.001;
 const SELDOM = 0.02;
 const STEP_UP = 0.05;
 const STEP_DOWN = 0.1;
@@ -126,8 +127,8 @@ function direction(seen: { hits: number; waiting: number; above: number }): -1 |
   const { hits, waiting, above } = seen;
   if (hits < POOR) return -1;
   if (waiting < ALWAYS) return hits >= FAIR && waiting > SELDOM ? 1 : 0;
-  if (hits < GOOD) return above > 0.001 ? -1 : 0;
-  return hits >= SURE || above < -0.001 ? 1 : 0;
+  if (above > SAME) return -1;
+  return hits >= GOOD && above < -SAME ? 1 : 0;
 }
 
 function clamp(bound: number, settings: BoundSettings): number {

@@ -2,9 +2,10 @@
 // holds to four times as much; and what several routers admit together.
 //
 //   best      of the bounds that stand still (and none): the greatest throughput; among those within TIE of it, the
-//             least p95 of later turns
+//             least p95 of later turns. Where the pool is not over capacity, of those that keep first turns' p95
+//             within 1.3 of that without the rule
 //   holds     controlled throughput ≥ 0.9 · best; later turns' p50 and p95 ≤ best ÷ 0.9; where the pool is not over
-//             capacity, first turns' p95 ≤ 1.3 · that without the rule
+//             capacity, first turns' p95 within that 1.3 too
 //   controls  without the rule throughput collapses above capacity; a router that believes it is alone over-commits
 
 import { sum } from '../world/recorder.ts';
@@ -69,7 +70,7 @@ export function sweep(plan: WorkingSetPlan, print: ProofOptions['print']): Proof
       print(lineOf(cell));
       return cell;
     });
-    const best = bestOf(cells.filter(({ bound }) => bound !== 'controlled'));
+    const best = bestOf(cells);
     print(`${''.padStart(10)} best that stands still: ${best.bound}`);
     failures.push(...judge(cells, best));
     rows.push(...cells.map((cell) => ({ ...cell })));
@@ -100,8 +101,13 @@ function mean(plan: WorkingSetPlan, load: number, bound: Bound): WorkingSetFigur
 }
 
 function bestOf(cells: readonly Cell[]): Cell {
-  const most = Math.max(...cells.map(({ answersPerS }) => answersPerS));
-  const near = cells.filter(({ answersPerS }) => answersPerS >= (1 - TIE) * most);
+  const plain = cells.find(({ bound }) => bound === 'none');
+  const still = cells.filter(
+    ({ bound, load, firstP95 }) =>
+      bound !== 'controlled' && (load >= 1 || firstP95 <= FIRST_WITHIN * (plain?.firstP95 ?? 0)),
+  );
+  const most = Math.max(...still.map(({ answersPerS }) => answersPerS));
+  const near = still.filter(({ answersPerS }) => answersPerS >= (1 - TIE) * most);
   return near.reduce((best, cell) => (cell.laterP95 < best.laterP95 ? cell : best));
 }
 

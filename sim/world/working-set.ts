@@ -52,10 +52,17 @@ export interface WorkingSetFigures {
   readonly boundRatio: number | null;
 }
 
-/** Mean context of a conversation of TALK over its turns, tokens. */
-export function meanContextTokens(shape: ConversationShape = TALK): number {
-  const turn = middle(shape.turnTokens) + middle(shape.answerTokens);
-  return middle(shape.firstTokens) + ((middle(shape.turns) - 1) / 2) * turn;
+/** Mean context of a live conversation of TALK, tokens: of any of its turns with its answer. Longer ones live longer. */
+function meanContextTokens(): number {
+  const { firstTokens, turnTokens, answerTokens, turns } = TALK;
+  let all = 0;
+  let before = 0;
+  for (let length = turns[0]; length <= turns[1]; length += 1) {
+    all += length;
+    before += (length * (length - 1)) / 2;
+  }
+  const turn = middle(turnTokens) + middle(answerTokens);
+  return middle(firstTokens) + (before / all) * turn + middle(answerTokens);
 }
 
 export function conversationsFor(load: number): number {
