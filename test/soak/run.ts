@@ -100,8 +100,19 @@ interface Sample {
   readonly mib: number;
 }
 
+interface Soaked {
+  readonly memory: readonly Sample[];
+  readonly outcomes: readonly Outcome[];
+}
+
 /** One trouble after the other until the time is over; what the routers' memory was after each. */
-async function soak(region: FaultRegion, load: Load): Promise<Sample[]> {
+async function soak(region: FaultRegion): Promise<Soaked> {
+  const load = new Load({
+    model: MODEL,
+    urls: region.routers.map((router) => () => router.clients),
+    clientsPerUrl: 6,
+    retries: 0,
+  });
   const end = performance.now() + minutes * 60_000;
   const memory: Sample[] = [];
   for (const trouble of drawn(random)) {
@@ -115,18 +126,20 @@ async function soak(region: FaultRegion, load: Load): Promise<Sample[]> {
   }
   await load.stop();
   await region.nothingLeft().catch((error: unknown) => problems.push(`left: ${String(error)}`));
-  return memory;
+  return { memory, outcomes: load.outcomes };
 }
 
-const region = await FaultRegion.open();
-const load = new Load({
-  model: MODEL,
-  urls: region.routers.map((router) => () => router.clients),
-  clientsPerUrl: 6,
-  retries: 0,
-});
-// Whatever happens, the processes end with this one.
-const memory = await soak(region, load).finally(() => region.close());
+/** Whatever happens, the region's processes end with this one. */
+async function soaked(): Promise<Soaked> {
+  const region = await FaultRegion.open();
+  try {
+    return await soak(region);
+  } finally {
+    await region.close();
+  }
+}
+
+const { memory, outcomes } = await soaked();
 for (const [pid, samples] of Map.groupBy(memory, (sample) => sample.pid)) {
   const [first = 0] = samples.slice(2).map(({ mib }) => mib);
   const last = samples.at(-1)?.mib ?? 0;
@@ -144,7 +157,7 @@ console.table(
 );
 for (const problem of problems) console.error(problem);
 console.log(
-  `${load.outcomes.length} requests, ${load.outcomes.filter(({ end: how }) => how === 'complete').length} complete, ` +
+  `${outcomes.length} requests, ${outcomes.filter(({ end: how }) => how === 'complete').length} complete, ` +
     `${problems.length} problems, seed ${values.seed}`,
 );
 process.exit(problems.length > 0 ? 1 : 0);
