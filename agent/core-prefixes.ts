@@ -5,6 +5,7 @@ import type { CoreContext } from './core-context.ts';
 import type { AgentLink, LinkTable } from './core-links.ts';
 import type { TargetState } from './core-target.ts';
 import type { PrefixDelta } from './policy/prefix-index.ts';
+import { partsOf } from './policy/prefix-parts.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
 
 export class PrefixFeed {
@@ -42,12 +43,12 @@ export class PrefixFeed {
     if (delta !== null)
       for (const link of following) this.send(link, incarnation, { target, delta });
     if (fresh.length === 0) return;
-    const snapshot = index.snapshot();
+    const parts = partsOf(index.snapshot());
     for (const link of fresh) {
       const state = link.sentState(target);
       state.prefixLife = lifeOf(incarnation, target);
       state.prefixSeq = null;
-      this.send(link, incarnation, { target, delta: snapshot });
+      for (const delta of parts) this.send(link, incarnation, { target, delta });
     }
   }
 
