@@ -4,9 +4,10 @@ import { cpus } from 'node:os';
 import { VERSION } from '../shared/runtime/version.ts';
 import { OVERLOAD } from '../sim/proofs/overload.ts';
 import type { Proof } from '../sim/proofs/proof.ts';
+import { WORKING_SET } from '../sim/proofs/working-set.ts';
 import { proveCommand } from './prove-command.ts';
 
-const PROOFS: readonly Proof[] = [OVERLOAD];
+const PROOFS: readonly Proof[] = [OVERLOAD, WORKING_SET];
 
 process.exitCode = proveCommand(process.argv.slice(2), PROOFS, {
   out: (line) => console.log(line),

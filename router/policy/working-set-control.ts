@@ -6,11 +6,11 @@
 //
 // One bounded step a window of WINDOW_TURNS turns and WINDOW_MS at least:
 //
-//   waiting < ALWAYS   the pool is about as large as its load: those who wait do so for a margin
-//                        hits < POOR                   tightened, by what is missing
+//   waiting < ALWAYS   the pool is about as large as its load
+//                        hits < POOR                   tightened, by two steps
 //                        hits ≥ FAIR, somebody waits   eased: the wait is what easing can end
 //   waiting ≥ ALWAYS   the load is larger than the pool: what is eased is filled at once, and costs hits
-//                        hits < POOR                   tightened, by what is missing
+//                        hits < POOR                   tightened, by two steps
 //                        above the start               back towards it: easing has not ended the wait
 //                        hits ≥ GOOD, below the start  eased back towards it
 //
@@ -30,9 +30,9 @@ const ALWAYS = 0.75;
 /** Bounds nearer to each other are the same. */
 const SAME = 0.001;
 const SELDOM = 0.02;
-const STEP_UP = 0.05;
-const STEP_DOWN = 0.1;
-const LEAST_STEP_DOWN = 0.05;
+const STEP = 0.05;
+/** Down, where hits are poor. */
+const POOR_STEP = 0.1;
 const WINDOW_TURNS = 96;
 const WINDOW_MS = 5_000;
 const RETRY_MS = 120_000;
@@ -115,9 +115,9 @@ export class WorkingSetControl {
       this.#unjudged = true;
     }
     const barred = this.#barred !== null && nowMs < this.#barred.untilMs;
-    const top = barred ? (this.#barred?.bound ?? 0) - STEP_UP : Number.POSITIVE_INFINITY;
-    const down = Math.min(STEP_DOWN, Math.max(LEAST_STEP_DOWN, FAIR - hits));
-    const next = way < 0 ? bound - down : Math.max(bound, Math.min(bound + STEP_UP, top));
+    const top = barred ? (this.#barred?.bound ?? 0) - STEP : Number.POSITIVE_INFINITY;
+    const down = hits < POOR ? POOR_STEP : STEP;
+    const next = way < 0 ? bound - down : Math.max(bound, Math.min(bound + STEP, top));
     this.#offset = clamp(next, settings) - (settings.workingSetBound ?? 0);
   }
 }
