@@ -140,4 +140,15 @@ describe('is drained', () => {
     h.advance(1_100);
     expect(view(h)?.drained).toBe(true);
   });
+
+  test('not while what the engine does was last seen before', () => {
+    const { h } = ready({ echoes: false });
+    h.engine.mode = 'strange';
+    drain(h, true);
+    h.advance(3_000);
+    expect(view(h)?.drained).toBe(false);
+    h.engine.mode = 'up';
+    h.advance(1_500);
+    expect(view(h)?.drained).toBe(true);
+  });
 });
