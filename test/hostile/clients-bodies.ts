@@ -1,6 +1,6 @@
 // Request bodies that are wrong, each with what the client is answered and what is counted.
 
-import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { GOOD, MODEL } from './small-region.ts';
 import { chunked, wirePost, wireText } from './wire.ts';
 
@@ -58,6 +58,23 @@ export const WRONG_TYPES: readonly (readonly [string, unknown])[] = [
   ...['5', 1e300, 1.5, true, {}, []].map((value) => ['max_tokens', value] as const),
   ...['5', 2 ** 60, 0.5].map((value) => ['max_completion_tokens', value] as const),
   ...['high', 1.5, {}].map((value) => ['priority', value] as const),
+];
+
+/** What the router has no opinion of goes to an engine, which judges it; null: it minds nothing. */
+const JUDGED: readonly (readonly [string, unknown, number])[] = [
+  ['max_tokens', -1, 400],
+  ['n', 1_000_000_000, 400],
+  ['n', 'two', 400],
+  ['n', -1, 400],
+  ['stop', 5, 400],
+  ['tools', 'x', 400],
+  ['response_format', [], 400],
+  ['temperature', 'hot', 400],
+  ['messages', [{ role: 'user', content: '\ud800 \udc00\ud800' }], 200],
+  ['messages', [{ role: 'user', content: 5 }], 400],
+  ['messages', [{ role: 'user', content: [{ type: 'image_url', image_url: 'x' }] }], 400],
+  ['messages', [], 400],
+  ['x', JSON.parse('{"__proto__":{"stream":true},"constructor":{"prototype":{}}}'), 200],
 ];
 
 const REPEATED: readonly (readonly [string, string])[] = [
@@ -120,7 +137,11 @@ const SIZES: readonly HostileRequest[] = [
   },
   {
     name: 'a brotli bomb',
-    bytes: () => compressed('br', brotliCompressSync(zeros(BIG))),
+    bytes: () =>
+      compressed(
+        'br',
+        brotliCompressSync(zeros(BIG), { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
+      ),
     status: 413,
     code: 'request_too_large',
     counts: limit('body_ratio'),
@@ -150,6 +171,12 @@ export const HOSTILE_BODIES: readonly HostileRequest[] = [
     const name = `${member}: ${value === undefined ? 'missing' : JSON.stringify(value)}`;
     return bad(name, chat({ [member]: value }), 'invalid_request');
   }),
+  ...JUDGED.map(([member, value, status]): HostileRequest => ({
+    name: `for the engine to judge: ${member}: ${JSON.stringify(value)}`,
+    bytes: () => wirePost(chat({ [member]: value })),
+    status,
+    code: null,
+  })),
   ...REPEATED.map(([name, body]) => bad(name, body, 'repeated_member')),
   ...PROMPTS.map(([name, prompt]): HostileRequest => ({
     name: `a prompt list with ${name}`,

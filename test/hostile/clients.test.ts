@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HOSTILE_BODIES, type HostileRequest } from './clients-bodies.ts';
 import { HOSTILE_HTTP } from './clients-http.ts';
 import { startSmallRegion, type SmallRegion } from './small-region.ts';
-import { openWire, type WireAnswer } from './wire.ts';
+import { openWire, wireText, type WireAnswer } from './wire.ts';
 
 let region: SmallRegion;
 beforeAll(async () => {
@@ -48,4 +48,21 @@ describe.each([
   test.each(list.map((entry) => [entry.name, entry] as const))('%s', (_name, entry) =>
     answered(entry),
   );
+});
+
+test.each([
+  ['GET /nothing HTTP/1.1', '', 404, 'not_found'],
+  ['DELETE /status HTTP/1.1', '', 405, 'method_not_allowed'],
+  ['POST /v1/route/explain HTTP/1.1', '{', 400, 'invalid_json'],
+  ['POST /v1/route/explain?route=none HTTP/1.1', '{}', 400, 'invalid_request'],
+  ['POST /v1/chat/completions HTTP/1.1', '{}', 404, 'not_found'],
+])("an operator's listener answers %s in the envelope", async (first, body, status, code) => {
+  const wire = openWire(region.adminPort);
+  const lines = ['content-type: application/json', `content-length: ${body.length}`];
+  wire.socket.write(wireText(first, lines, body));
+  const answer = await wire.answer();
+  wire.close();
+  expect(answer?.status).toBe(status);
+  if (answer !== null) isEnvelope(answer, code);
+  await region.settles();
 });

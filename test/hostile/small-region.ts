@@ -11,7 +11,7 @@ import { systemClock } from '../../shared/runtime/clock.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { ENGINE_PROFILES, type EngineProfile } from '../../sim/engine/profiles.ts';
-import { agentOptions } from '../e2e/agent-options.ts';
+import { agentOptions, type AgentChanges } from '../e2e/agent-options.ts';
 import { captureLog, routerOptions } from '../e2e/shell-harness.ts';
 import { until } from '../e2e/until.ts';
 
@@ -36,6 +36,7 @@ export interface SmallRegion {
 
 export async function startSmallRegion(
   changes: Parameters<typeof routerOptions>[0] = {},
+  agentChanges: AgentChanges = {},
 ): Promise<SmallRegion> {
   const { lines, log } = captureLog();
   const runtime = { clock: systemClock, timers: systemTimers, random: seededRandom(6), log };
@@ -46,8 +47,7 @@ export async function startSmallRegion(
   const given = { host: '127.0.0.1', port: 0, model: MODEL, profile, loadingMs: 0 };
   const engine = await startEngineServer(given, { ...runtime, log: captureLog().log });
   const link = `ws://127.0.0.1:${router.linksPort}`;
-  const [linkSecret = null] = changes.linkSecrets ?? [];
-  const agent = await startAgent(agentOptions(engine.url, link, { linkSecret }), {
+  const agent = await startAgent(agentOptions(engine.url, link, agentChanges), {
     ...runtime,
     log: captureLog().log,
   });
