@@ -9,6 +9,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { type AnswerVerdict, errorStatusOf, isBackPressure, judgeAnswer } from './engine-answer.ts';
+import type { AnswerRoom } from './answer-room.ts';
 import { BytePieces } from './byte-pieces.ts';
 import { EventScan } from './event-scan.ts';
 import { retryAfterMs } from './retry-after.ts';
@@ -39,6 +40,8 @@ export interface UpstreamOrder {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
+  /** For an answer that is held until it is whole. */
+  readonly room: AnswerRoom;
   readonly stream: boolean;
   /** Not a generation: its answer may be a JSON list, or bytes under a type that says so. */
   readonly anyJson: boolean;
@@ -68,6 +71,8 @@ export interface UpstreamOwner {
   committed(head: CommittedHead): void;
   /** False pauses the engine's connection until `resume`. */
   pass(pieces: readonly Buffer[], dataEvents: number): boolean;
+  /** An answer is passed on before it is whole: too many bytes of answers are held. */
+  noRoom(): void;
   /** The first-token deadline passed. Answered by `extend` or `abort`. */
   late(): void;
   /** Last call. `clientError` comes with a result of that kind. */
@@ -86,6 +91,8 @@ export class Upstream implements Dispatcher.DispatchHandler {
   private status = 0;
   private headers: IncomingHttpHeaders = {};
   private readonly held = new BytePieces();
+  /** Of the room that all answers share. */
+  private roomBytes = 0;
   /** Since the last that counted as progress, of a committed answer that is no stream. */
   private movedBytes = 0;
   private readonly startedMs: number;
@@ -248,11 +255,20 @@ export class Upstream implements Dispatcher.DispatchHandler {
       this.moved(piece.length);
       return this.pass(controller, [piece], 0);
     }
+    const room = this.order.room.take(piece.length);
+    if (room) this.roomBytes += piece.length;
+    else this.owner.noRoom();
     this.held.add(piece);
-    if (this.held.length <= HELD_ANSWER_BYTES) return;
+    if (room && this.held.length <= HELD_ANSWER_BYTES) return;
     this.lastProgressMs = this.owner.nowMs();
     this.commitAnswer(contentTypeOf(this.headers), lengthOf(this.headers));
-    this.pass(controller, [this.held.take()], 0);
+    this.pass(controller, [this.takeHeld()], 0);
+  }
+
+  private takeHeld(): Buffer {
+    this.order.room.give(this.roomBytes);
+    this.roomBytes = 0;
+    return this.held.take();
   }
 
   /** Bytes alone are no progress: one a second would be an answer without end. */
@@ -266,7 +282,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
   private endAnswer(): void {
     // Too long to be held: its length was checked by the HTTP parser, its usage is not known.
     if (this.committedAt !== null) return this.end({ kind: 'complete', usage: null });
-    const body = this.held.take();
+    const body = this.takeHeld();
     const type = contentTypeOf(this.headers);
     const opaque = this.order.anyJson && type === OPAQUE_TYPE;
     const verdict = opaque ? OPAQUE : judgeAnswer(body, this.order.anyJson);
@@ -332,7 +348,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
   private end(result: AttemptResult, clientError: ClientError | null = null): void {
     if (this.phase === 'over') return;
     this.phase = 'over';
-    this.held.clear();
+    this.takeHeld();
     // Destroys the connection, unless its answer was read to the end: undici ignores the abort then.
     this.controller?.abort(new Error('attempt is over'));
     this.owner.over(result, this.committedAt !== null, clientError);

@@ -2,6 +2,7 @@
 // headers of our own. Nothing of the client's credentials, cookies or connection goes with it.
 
 import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
+import type { AnswerRoom } from '../gateway/answer-room.ts';
 import { engineBody } from '../gateway/openai-request.ts';
 import type { UpstreamOrder } from '../gateway/upstream.ts';
 import type { Attempt } from './events.ts';
@@ -14,6 +15,7 @@ export function engineOrder(
   deps: {
     readonly pools: HttpPools;
     readonly trust: PeerTrust | null;
+    readonly room: AnswerRoom;
     readonly pool: PoolOptions | undefined;
   },
 ): UpstreamOrder {
@@ -29,6 +31,7 @@ export function engineOrder(
       cacheSalt: pool?.cacheSalt ?? null,
       enginePriority: pool?.enginePriority ?? false,
     }),
+    room: deps.room,
     stream: request.stream,
     anyJson: request.work !== 'generation',
     dropUsage: !request.usageAsked,

@@ -253,6 +253,10 @@ export class Exchange implements UpstreamOwner {
     return false;
   }
 
+  noRoom(): void {
+    this.deps.metrics.add('limit_hits_total', { limit: 'answer_bytes_max' });
+  }
+
   late(): void {
     if (this.attempt !== null) {
       this.deps.post({ kind: 'firstTokenLate', lease: this.attempt.lease });

@@ -56,6 +56,8 @@ export interface GatewayLimits {
   readonly bodyRatio: number;
   /** All request bodies in memory together, bytes. */
   readonly bodyBytesMax: number;
+  /** All answers together that are held until they are whole, bytes. */
+  readonly answerBytesMax: number;
   /** Nesting of a request's JSON. */
   readonly jsonDepth: number;
   readonly openRequests: number;

@@ -7,6 +7,7 @@ import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
 import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { AnswerRoom } from '../gateway/answer-room.ts';
 import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
 import { apiRouteNamed, type ApiRoute } from '../gateway/api-routes.ts';
@@ -40,6 +41,8 @@ export interface DeskDeps {
 
 export class RequestDesk {
   readonly budget: BodyBudget;
+  /** Of answers that are held until they are whole. */
+  readonly room: AnswerRoom;
   private readonly deps: DeskDeps;
   private readonly deadlines: Deadlines;
   private readonly open = new Map<RequestId, Exchange>();
@@ -55,6 +58,7 @@ export class RequestDesk {
     this.reloadable = reloadable;
     this.poolOptions = byId(reloadable.pools);
     this.budget = new BodyBudget(reloadable.limits);
+    this.room = new AnswerRoom(reloadable.limits.answerBytesMax);
     this.deadlines = new Deadlines(deps.runtime.clock, deps.runtime.timers);
     this.exchangeDeps = this.depsOfExchange();
   }
@@ -72,6 +76,7 @@ export class RequestDesk {
     this.reloadable = reloadable;
     this.poolOptions = byId(reloadable.pools);
     this.budget.configure(reloadable.limits);
+    this.room.configure(reloadable.limits.answerBytesMax);
   }
 
   /** Runs `task` once when nothing is open; at once when that is so. */
@@ -254,6 +259,7 @@ export class RequestDesk {
         engineOrder(exchange, attempt, {
           pools,
           trust: engineTrust(attempt.pool),
+          room: this.room,
           pool: this.poolOptions.get(attempt.pool),
         }),
       metrics,

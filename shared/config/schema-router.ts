@@ -188,6 +188,10 @@ const LIMITS = {
     max: 64 * GIB,
     default: 512 * MIB,
   }),
+  answerBytesMax: quantity(
+    'All answers together that are held until they are whole at most; beyond it answers pass on as they come, without failover.',
+    { unit: 'bytes', min: MIB, max: 64 * GIB, default: 256 * MIB },
+  ),
   bodyRatio: quantity('Times its compressed size that a compressed request body may have.', {
     unit: 'ratio',
     min: 1,

@@ -16,6 +16,7 @@ export const LIMITS = [
   'queue', // requests or bytes that wait
   'new_conversation_wait', // a new conversation that entered without KV room
   'retry_budget',
+  'answer_bytes_max', // answers that are held until they are whole
   'client_stall', // a client that takes nothing of its answer
   // what is remembered
   'prefix_index_bytes',

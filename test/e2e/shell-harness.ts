@@ -26,6 +26,7 @@ import { PlainCore } from './plain-core.ts';
 export const LIMITS: GatewayLimits = {
   bodyBytes: 8 * 1024 * 1024,
   bodyBytesMax: 64 * 1024 * 1024,
+  answerBytesMax: 64 * 1024 * 1024,
   jsonDepth: 64,
   openRequests: 1_000,
   headerBytes: 16 * 1024,

@@ -105,8 +105,8 @@ describe('an engine', () => {
   test('whose kept connection ends as it is used again is asked elsewhere', async () => {
     const answer = '{"choices":[]}';
     const raw = await startRawEngine((socket, { onConnection }) => {
-      if (onConnection > 0) return socket.destroy();
-      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${answer.length}\r\n\r\n${answer}`);
+      if (onConnection > 0) socket.destroy();
+      else socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${answer.length}\r\n\r\n${answer}`);
     });
     const harness = await gateway([raw.url, await engineWith(answerOf('other'))]);
     for (const attempts of [1, 2]) {
@@ -160,6 +160,43 @@ describe('an engine', () => {
     await until(() => harness.lines.length === 1);
     expect(harness.lines[0]).toMatchObject({ outcome: 'complete' });
     await until(() => bytes > pieces * piece.length);
+    socket.destroy();
+  });
+});
+
+describe('answers that are held until they are whole', () => {
+  const half = `{"choices":[${'1,'.repeat(1_000_000)}`;
+  test('together beyond the limit pass on as they come, and are counted', async () => {
+    const gate = Promise.withResolvers<void>();
+    const engine = await engineWith(async (_received, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.write(half);
+      await gate.promise;
+      response.end('0]}');
+    });
+    const harness = await gateway([engine], { limits: { answerBytesMax: 5_000_000 } });
+    const clients = [1, 2, 3].map(() => rawly(harness, ask(false).toString()));
+    const { room } = harness.shell.requests;
+    await until(() => clients.some(({ received }) => received().length > half.length));
+    await until(() => room.heldBytes === 2 * half.length);
+    gate.resolve();
+    await until(() => clients.every(({ received }) => received().length > half.length + 3));
+    await until(() => harness.shell.requests.openRequests === 0);
+    expect(room.heldBytes).toBe(0);
+    const text = await harness.metrics.text();
+    expect(text).toContain('limit_hits_total{limit="answer_bytes_max"} 1');
+    for (const { socket } of clients) socket.destroy();
+  });
+
+  test('are given back whatever becomes of them', async () => {
+    const engine = await engineWith((_received, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.write(half, () => response.socket?.destroy());
+    });
+    const harness = await gateway([engine]);
+    const { socket, received } = rawly(harness, ask(false).toString());
+    await until(() => received().includes('upstream_failed'));
+    expect(harness.shell.requests.room.heldBytes).toBe(0);
     socket.destroy();
   });
 });

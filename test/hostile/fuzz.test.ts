@@ -71,7 +71,7 @@ function changed(bytes: Buffer, list: readonly Change[]): Buffer {
 let good: ScriptedEngine;
 let raw: RawEngine;
 let harness: Harness;
-let answer = Buffer.alloc(0);
+let answer: Buffer = Buffer.alloc(0);
 beforeAll(async () => {
   good = await startScriptedEngine((received, response) =>
     /"stream"\s*:\s*true/.test(String(received.body))
