@@ -33,11 +33,19 @@ export interface Volume {
 
 export type Kind = AgentMessage['kind'] | RouterMessage['kind'];
 
-/** Counts what passes; nothing is changed on the way but by the codec. */
+/**
+ * Counts what passes. Nothing is changed on the way but by the codec, and for a control what agents are
+ * told of their pace.
+ */
 export class CountingWire implements Wire {
+  readonly #paceMs: number | null;
   readonly volumes = new Map<Kind, Volume>();
   /** Largest frame, bytes. */
   largest = 0;
+
+  constructor(paceMs: number | null) {
+    this.#paceMs = paceMs;
+  }
 
   agentMessage(message: AgentMessage): AgentMessage {
     const frame = encodeAgentMessage(message);
@@ -52,7 +60,8 @@ export class CountingWire implements Wire {
     this.#count(message.kind, frame.length);
     const decoded = decodeRouterMessage(frame);
     if (!decoded.ok) throw new Error(`${message.kind}: ${decoded.detail}`);
-    return decoded.message;
+    if (this.#paceMs === null || decoded.message.kind !== 'pace') return decoded.message;
+    return { ...decoded.message, minReportIntervalMs: this.#paceMs };
   }
 
   reset(): void {
@@ -86,6 +95,8 @@ export interface VolumeOptions {
   readonly warmMs: number;
   readonly forMs: number;
   readonly seed: number;
+  /** Control: another interval than the one that agents are told, ms. */
+  readonly paceMs?: number;
   /** Before anything is linked. */
   readonly prepare?: (world: World) => void;
 }
@@ -102,7 +113,7 @@ export interface VolumeFigures {
 
 /** Runs a region and counts from `warmMs` on, for `forMs`. */
 export function measureVolume(options: VolumeOptions): VolumeFigures {
-  const wire = new CountingWire();
+  const wire = new CountingWire(options.paceMs ?? null);
   const world = new World({
     seed: options.seed,
     profile: DEMO,

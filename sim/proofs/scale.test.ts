@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { controlOf, failuresOf, rowsOf } from './scale.ts';
+import { measureVolume } from './scale-volume.ts';
+
+const SHAPE = { replicas: 200, routers: 1, warmMs: 1_000, forMs: 1_000 };
+
+test('what a router of many agents hears and says stays within its bounds', () => {
+  const figures = measureVolume({ ...SHAPE, requestsPerS: 1.25, seed: 1 });
+  expect(failuresOf(SHAPE, figures)).toEqual([]);
+  const rows = rowsOf(SHAPE, figures);
+  expect(rows.map(({ kind }) => kind)).toEqual(
+    expect.arrayContaining(['report', 'prefix', 'heard', 'sent', 'firstToken', 'ended', 'all']),
+  );
+  expect(figures.requests).toBeGreaterThan(50);
+});
+
+test('control: agents that keep the pace of a small region pass the bound on reports', () => {
+  expect(failuresOf(SHAPE, controlOf(SHAPE)).join()).toContain('reports a second');
+});

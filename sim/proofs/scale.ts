@@ -1,0 +1,123 @@
+// What a router of a large region hears and says over its links, a second: bounded, whatever the
+// number of agents, by the interval at which they are told to report. Counted in virtual time with real
+// cores and the real codec, so the same on every machine; what it costs is `npm run bench:scale`.
+//
+//   reports   ≤ 1,000 agents' worth · 1.25 (an interval is told again when it is a quarter off)
+//   prefixes  ≤ reports: deltas go out at the same interval
+//   heard     ≤ 2 an agent: one a scrape
+//   ledger    3 messages an attempt
+//   bytes     of a report ≤ 1,400, of a delta ≤ 400, of an attempt's three ≤ 1,200
+//
+// Control: agents that go on at the interval of a small region.
+
+import type { Proof, ProofOutcome, ProofRow } from './proof.ts';
+import { measureVolume, type Kind, type VolumeFigures } from './scale-volume.ts';
+
+export interface ScaleShape {
+  readonly replicas: number;
+  readonly routers: number;
+  readonly warmMs: number;
+  readonly forMs: number;
+}
+
+const REQUESTS_PER_S = 1.25;
+/** Reports a second that a router means to hear, and by how much agents may be off what was told. */
+const REPORTS_PER_S = 1_000;
+const SLACK = 1.25;
+const REPORT_BYTES = 1_400;
+const PREFIX_BYTES = 400;
+const ATTEMPT_BYTES = 1_200;
+
+export const SCALE_PROOF: Proof = {
+  name: 'scale',
+  title: 'messages and bytes of a router of a large region are bounded, and counted',
+  run({ quick, print }): ProofOutcome {
+    const shape = quick
+      ? { replicas: 200, routers: 2, warmMs: 5_000, forMs: 4_000 }
+      : { replicas: 1_000, routers: 8, warmMs: 15_000, forMs: 10_000 };
+    const figures = measureVolume({ ...shape, requestsPerS: REQUESTS_PER_S, seed: 1 });
+    const rows = rowsOf(shape, figures);
+    for (const row of rows) print(lineOf(row));
+    const failures = failuresOf(shape, figures);
+    const small = { replicas: 200, routers: 1, warmMs: 2_000, forMs: 2_000 };
+    if (failuresOf(small, controlOf(small)).length === 0) {
+      failures.push('the control passes: agents of a small region’s pace stay within the bounds');
+    }
+    return { failures, rows };
+  },
+};
+
+/** Agents that keep the interval of a region of 50. */
+export function controlOf(shape: ScaleShape): VolumeFigures {
+  return measureVolume({ ...shape, requestsPerS: REQUESTS_PER_S, seed: 1, paceMs: 50 });
+}
+
+/** What does not hold. */
+export function failuresOf(shape: ScaleShape, figures: VolumeFigures): string[] {
+  const perS = (kind: Kind): number => perSecond(shape, figures, kind);
+  const each = (kind: Kind): number => bytesEach(figures, kind);
+  const attempts = perS('sent');
+  const attemptBytes = each('sent') + each('firstToken') + each('ended');
+  const bounds: [what: string, value: number, most: number][] = [
+    ['reports a second', perS('report'), SLACK * REPORTS_PER_S],
+    ['prefix messages a second', perS('prefix'), SLACK * REPORTS_PER_S],
+    ['echoes a second', perS('heard'), 2 * shape.replicas],
+    ['ledger messages a second', perS('firstToken') + perS('ended'), 2.2 * attempts],
+    ['bytes of a report', each('report'), REPORT_BYTES],
+    ['bytes of a prefix message', each('prefix'), PREFIX_BYTES],
+    ['ledger bytes of an attempt', attemptBytes, ATTEMPT_BYTES],
+  ];
+  return bounds
+    .filter(([, value, most]) => !(value <= most))
+    .map(([what, value, most]) => `${what}: ${value.toFixed(1)}, at most ${most.toFixed(1)}`);
+}
+
+export function rowsOf(shape: ScaleShape, figures: VolumeFigures): ProofRow[] {
+  const { replicas, routers } = shape;
+  const kinds = [...figures.wire.volumes.keys()].toSorted();
+  const rows = kinds.map((kind): ProofRow => {
+    const messagesPerS = perSecond(shape, figures, kind);
+    const bytes = bytesEach(figures, kind);
+    return {
+      ...{ replicas, routers, kind },
+      messagesPerSPerRouter: round(messagesPerS),
+      bytesEach: Math.round(bytes),
+      bytesPerSPerRouter: Math.round(messagesPerS * bytes),
+      bytesPerSPerLink: Math.round((messagesPerS * bytes) / replicas),
+    };
+  });
+  const { messages, bytes } = figures.wire.total;
+  const perRouter = figures.seconds * routers;
+  const total: ProofRow = {
+    ...{ replicas, routers, kind: 'all' },
+    messagesPerSPerRouter: round(messages / perRouter),
+    bytesEach: Math.round(bytes / messages),
+    bytesPerSPerRouter: Math.round(bytes / perRouter),
+    bytesPerSPerLink: Math.round(bytes / perRouter / replicas),
+  };
+  return [...rows, total];
+}
+
+function perSecond(shape: ScaleShape, { wire, seconds }: VolumeFigures, kind: Kind): number {
+  return (wire.volumes.get(kind)?.messages ?? 0) / seconds / shape.routers;
+}
+
+function bytesEach({ wire }: VolumeFigures, kind: Kind): number {
+  const volume = wire.volumes.get(kind);
+  return volume === undefined ? 0 : volume.bytes / volume.messages;
+}
+
+function lineOf(row: ProofRow): string {
+  const cell = (name: string): string => String(row[name]).padStart(10);
+  return [
+    String(row['kind']).padEnd(10),
+    `${cell('messagesPerSPerRouter')} /s a router`,
+    `${cell('bytesEach')} B each`,
+    `${cell('bytesPerSPerRouter')} B/s a router`,
+    `${cell('bytesPerSPerLink')} B/s a link`,
+  ].join(' ');
+}
+
+function round(value: number): number {
+  return Math.round(10 * value) / 10;
+}
