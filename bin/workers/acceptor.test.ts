@@ -5,13 +5,13 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { ManualTime } from '../../shared/runtime/manual-time.ts';
 import { Acceptor, pickTaker, type Taker } from './acceptor.ts';
 
-const taker = (connections: number, untaken = 0) => ({ connections, untaken });
+const taker = (connections: number, untakenForMs = 0) => ({ connections, untakenForMs });
 
 describe('the worker for the next connection', () => {
   test('is the one with the fewest, so that 64 go evenly to any number of workers', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 64 }), fc.integer({ min: 0 }), (workers, from) => {
-        const takers = Array.from({ length: workers }, () => ({ connections: 0, untaken: 0 }));
+        const takers = Array.from({ length: workers }, () => ({ connections: 0, untakenForMs: 0 }));
         for (let turn = from; turn < from + 64; turn += 1) {
           const next = pickTaker(takers, turn);
           if (next !== null) next.connections += 1;
@@ -32,7 +32,7 @@ describe('the worker for the next connection', () => {
   });
 
   test('is none that does not take what it has, while another does', () => {
-    const hangs = taker(16, 16);
+    const hangs = taker(0, 250);
     const works = taker(40);
     expect(pickTaker([hangs, works], 0)).toBe(works);
     expect(pickTaker([hangs], 0)).toBe(hangs);
@@ -64,7 +64,7 @@ describe('connections that no worker can take', () => {
     await once(second, 'connect');
     await expect.poll(() => acceptor.held).toBe(1);
     const handed: Socket[] = [];
-    takers.push({ connections: 0, untaken: 0, hand: (socket) => handed.push(socket) });
+    takers.push({ connections: 0, untakenForMs: 0, hand: (socket) => handed.push(socket) });
     acceptor.release();
     expect(handed).toHaveLength(1);
     expect(acceptor.held).toBe(0);

@@ -19,15 +19,15 @@ import type { Timers } from '../../shared/runtime/timers.ts';
 export interface Taker {
   /** Connections that it was handed and has not ended. */
   readonly connections: number;
-  /** Handed and not yet taken. */
-  readonly untaken: number;
+  /** How long the first of those that it has not taken yet has waited, ms; 0: it has taken all. */
+  readonly untakenForMs: number;
   hand(socket: Socket): void;
 }
 
 const HELD_MAX = 1_024;
 const HELD_MS = 5_000;
-/** A worker that has so many to take gets the next only where the others do too: it may hang. */
-const UNTAKEN_MAX = 16;
+/** A worker that has not taken a connection for so long, ms, gets the next only where the others are no better: it hangs. */
+const HANGS_MS = 250;
 
 export class Acceptor {
   readonly #server: Server;
@@ -105,7 +105,7 @@ export function pickTaker<T extends Omit<Taker, 'hand'>>(
   takers: readonly T[],
   turn: number,
 ): T | null {
-  const quick = takers.filter(({ untaken }) => untaken < UNTAKEN_MAX);
+  const quick = takers.filter(({ untakenForMs }) => untakenForMs < HANGS_MS);
   const among = quick.length > 0 ? quick : takers;
   const fewest = Math.min(...among.map(({ connections }) => connections));
   const best = among.filter(({ connections }) => connections === fewest);

@@ -21,7 +21,12 @@ import {
 import type { Taker } from './acceptor.ts';
 import { CrewUnusable } from './crew-unusable.ts';
 import { RestartPace } from './restart-pace.ts';
-import { WorkerProcess, type WorkerEnd } from './worker-process.ts';
+import {
+  WorkerProcess,
+  type CrewProcess,
+  type WorkerEnd,
+  type WorkerEvents,
+} from './worker-process.ts';
 
 export interface CrewDeps {
   readonly count: number;
@@ -34,6 +39,8 @@ export interface CrewDeps {
   readonly linksPortOf: (number: number) => number;
   readonly drainMs: number;
   readonly events: CrewEvents;
+  /** Starts a process; absent: a real one. Throws where there can be none. */
+  readonly spawn?: (number: number, events: WorkerEvents) => CrewProcess;
 }
 
 export interface CrewEvents {
@@ -50,7 +57,9 @@ interface Seat {
   readonly number: number;
   readonly pace: RestartPace;
   linksPort: number;
-  process: WorkerProcess | null;
+  process: CrewProcess | null;
+  /** Looks of the parent's since it last said something. */
+  missed: number;
   state: Member['state'];
   startedMs: number;
   deaths: number;
@@ -63,11 +72,15 @@ const PROBE_MS = 10_000;
 const CLOSE_MS = 5_000;
 const GROUP_MS = 200;
 const END_MS = 1_000;
+const LOOK_MS = 1_000;
+/** Looks, not ms: a machine that stood still has not kept its workers from anything. */
+const MISSED_MAX = 30;
 
 export class ProcessCrew implements Crew {
   readonly #deps: CrewDeps;
   readonly #seats: readonly Seat[];
   #starting = true;
+  #stopWatch: () => void = () => undefined;
   #ending = false;
 
   constructor(deps: CrewDeps) {
@@ -77,6 +90,7 @@ export class ProcessCrew implements Crew {
       pace: new RestartPace(),
       linksPort: deps.linksPortOf(at + 1),
       process: null,
+      missed: 0,
       state: 'down',
       startedMs: 0,
       deaths: 0,
@@ -96,6 +110,7 @@ export class ProcessCrew implements Crew {
       for (const seat of further) this.#fork(seat);
       await Promise.all(this.#seats.map((seat) => this.#begin(seat)));
       this.#starting = false;
+      this.#stopWatch = this.#deps.timers.every(LOOK_MS, () => this.#watch());
     } catch (error) {
       for (const { process } of this.#seats) process?.kill();
       await this.gone();
@@ -107,6 +122,7 @@ export class ProcessCrew implements Crew {
   /** From now on nobody is started again. */
   end(): void {
     this.#ending = true;
+    this.#stopWatch();
     for (const seat of this.#seats) seat.cancelRestart();
   }
 
@@ -152,12 +168,13 @@ export class ProcessCrew implements Crew {
 
   // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
 
-  #fork(seat: Seat): WorkerProcess {
-    const { clock, timers } = this.#deps;
+  #fork(seat: Seat): CrewProcess {
+    const { clock } = this.#deps;
     seat.state = 'starting';
     seat.startedMs = clock.nowMs();
+    seat.missed = 0;
     try {
-      const process = new WorkerProcess(seat.number, timers, {
+      const process = this.#spawn(seat.number, {
         onMessage: (message) => this.#heard(seat, message),
         onGone: (end, untaken) => this.#gone(seat, end, untaken),
       });
@@ -184,7 +201,25 @@ export class ProcessCrew implements Crew {
     for (const { process } of this.#seats) process?.tell({ kind: 'ports', ports });
   }
 
+  /** It says something every second: one that has not for long is ended, so that its place is taken. */
+  #watch(): void {
+    for (const seat of this.#seats) {
+      if (seat.process === null || seat.state === 'starting') continue;
+      seat.missed += 1;
+      if (seat.missed !== MISSED_MAX) continue;
+      const fields = { worker: seat.number, pid: seat.process.pid, silentS: MISSED_MAX };
+      this.#deps.log.error(fields, 'worker hangs: ending it');
+      seat.process.kill();
+    }
+  }
+
+  #spawn(number: number, events: WorkerEvents): CrewProcess {
+    const { spawn, clock, timers } = this.#deps;
+    return spawn?.(number, events) ?? new WorkerProcess(number, { clock, timers }, events);
+  }
+
   #heard(seat: Seat, message: FromWorker): void {
+    seat.missed = 0;
     if (message.kind !== 'signalled') return this.#deps.events.onMessage(seat.number, message);
     this.#deps.timers.after(GROUP_MS, () => {
       if (!this.#ending && seat.state === 'up') void this.#replace(seat);
@@ -258,7 +293,7 @@ export class ProcessCrew implements Crew {
 }
 
 /** Sends one connection through a worker and back: sandboxes may let a process be started and no socket be handed to it. */
-async function probe(worker: WorkerProcess, timers: Timers): Promise<void> {
+async function probe(worker: CrewProcess, timers: Timers): Promise<void> {
   const server = createServer({ pauseOnConnect: true }, (socket) => worker.probe(socket));
   let cancel: () => void = () => undefined;
   try {

@@ -4,6 +4,7 @@ import { fork, type ChildProcess, type Serializable } from 'node:child_process';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { FleetError } from '../../shared/errors.ts';
+import type { Clock } from '../../shared/runtime/clock.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
 import { NoAnswerError } from '../../router/regional/workers/crew.ts';
 import type {
@@ -35,12 +36,25 @@ interface Waiting {
   readonly failed: (error: Error) => void;
 }
 
-export class WorkerProcess implements Taker {
+/** What the crew asks of a process; a test has others. */
+export interface CrewProcess extends Taker {
+  readonly pid: number | null;
+  /** Resolves when it has ended, or could not be started. */
+  readonly whenGone: Promise<WorkerEnd>;
+  /** A connection for `PROBE_ANSWER`. */
+  probe(socket: Socket): void;
+  tell(message: Extract<ToWorker, { kind: 'ports' }>): void;
+  order(order: Order, timeoutMs: number): Promise<Answers[keyof Answers]>;
+  kill(): void;
+}
+
+export class WorkerProcess implements CrewProcess {
   readonly #child: ChildProcess;
   readonly #timers: Timers;
+  readonly #clock: Clock;
   readonly #events: WorkerEvents;
   readonly #waiting = new Map<number, Waiting>();
-  #untaken: Socket[] = [];
+  #untaken: { readonly socket: Socket; readonly handedMs: number }[] = [];
   #handed = 0;
   #ended = 0;
   #orders = 0;
@@ -49,8 +63,9 @@ export class WorkerProcess implements Taker {
   #tellGone: (end: WorkerEnd) => void = () => undefined;
 
   /** Throws where the system refuses a process. */
-  constructor(number: number, timers: Timers, events: WorkerEvents) {
-    this.#timers = timers;
+  constructor(number: number, time: { clock: Clock; timers: Timers }, events: WorkerEvents) {
+    this.#timers = time.timers;
+    this.#clock = time.clock;
     this.#events = events;
     this.#whenGone = new Promise((resolve) => (this.#tellGone = resolve));
     this.#child = fork(ENTRY, [String(number)], {
@@ -70,7 +85,6 @@ export class WorkerProcess implements Taker {
     return this.#gone ? null : (this.#child.pid ?? null);
   }
 
-  /** Resolves when its process has ended, or could not be. */
   get whenGone(): Promise<WorkerEnd> {
     return this.#whenGone;
   }
@@ -79,17 +93,17 @@ export class WorkerProcess implements Taker {
     return this.#handed - this.#ended;
   }
 
-  get untaken(): number {
-    return this.#untaken.length;
+  get untakenForMs(): number {
+    const first = this.#untaken[0];
+    return first === undefined ? 0 : this.#clock.nowMs() - first.handedMs;
   }
 
   hand(socket: Socket): void {
     this.#handed += 1;
-    this.#untaken.push(socket);
+    this.#untaken.push({ socket, handedMs: this.#clock.nowMs() });
     this.#post({ kind: 'connection' }, socket);
   }
 
-  /** A connection for `PROBE_ANSWER`. */
   probe(socket: Socket): void {
     this.#post({ kind: 'probe' }, socket);
   }
@@ -148,7 +162,7 @@ export class WorkerProcess implements Taker {
         return this.#waiting.get(message.id)?.failed(errorOf(message.failure));
       case 'connections':
         // The worker has its own hold of them now.
-        for (const socket of this.#untaken.splice(0, message.taken)) socket.destroy();
+        for (const { socket } of this.#untaken.splice(0, message.taken)) socket.destroy();
         this.#ended += message.ended;
         return;
       default:
@@ -165,8 +179,9 @@ export class WorkerProcess implements Taker {
         new NoAnswerError(`the worker ended (${end.signal ?? end.code ?? end.problem ?? '?'})`),
       );
     }
-    this.#events.onGone(end, this.#untaken);
+    const untaken = this.#untaken.map(({ socket }) => socket);
     this.#untaken = [];
+    this.#events.onGone(end, untaken);
   }
 }
 
