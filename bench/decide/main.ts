@@ -9,6 +9,7 @@ import { decide } from '../../router/regional/core-decide.ts';
 import { enter } from '../../router/regional/core-requests.ts';
 import { VERSION } from '../../shared/runtime/version.ts';
 import { Fleet } from './fleet.ts';
+import { indexFigures } from './index-cell.ts';
 
 interface Row {
   readonly cell: string;
@@ -34,11 +35,18 @@ const REPORTS_BETWEEN = 4;
 const args = new Set(process.argv.slice(2));
 const quick = args.has('--quick');
 const rows = CELLS.map(([replicas, tokens]) => measure(replicas, tokens));
+const index = indexFigures(1_000, quick ? 200_000 : 1_000_000);
+const indexRow = {
+  ...{ cell: 'index', arm: 'spillway' },
+  bytesPerBlock: round(index.bytesPerBlock),
+  deltaEntriesPerS: Math.round(index.deltaEntriesPerS),
+};
 if (args.has('--json')) {
   const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
-  console.log(JSON.stringify({ version: VERSION, machine, rows }));
+  console.log(JSON.stringify({ version: VERSION, machine, rows: [...rows, indexRow] }));
 } else {
   console.table(rows);
+  console.table([indexRow]);
 }
 
 function measure(replicas: number, tokens: number): Row {
