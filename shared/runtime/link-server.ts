@@ -279,7 +279,9 @@ class Links implements LinkServer {
     warn();
   }
 
+  /** A head may be wrong in more than one way: it is refused once. */
   #refuse(stream: Duplex, status: string): void {
+    if (stream.writableEnded) return;
     this.#counts.refusedUpgrades += 1;
     end(stream, status);
   }
@@ -373,6 +375,8 @@ class Links implements LinkServer {
       return peer.socket.close(verdict);
     }
     peer.phase = 'up';
+    const { messagesPerS } = this.#options;
+    if (messagesPerS !== undefined) peer.socket.limitMessages(messagesPerS(hello));
     this.#options.onUp(peer.link, hello, peer.reachedAt);
     peer.socket.resume();
   }

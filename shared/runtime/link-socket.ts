@@ -227,10 +227,15 @@ export class LinkSocket {
   }
 }
 
+const TOO_LARGE: ReadonlySet<string> = new Set([
+  'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH',
+  'WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH',
+]);
+
 /** What the WebSocket itself refuses; null for what happened to the connection. */
 function faultOf(code: unknown): LinkFault['reason'] | null {
   if (typeof code !== 'string' || !code.startsWith('WS_ERR_')) return null;
-  return code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? 'too_large' : 'bad_frame';
+  return TOO_LARGE.has(code) ? 'too_large' : 'bad_frame';
 }
 
 function refill(tokens: number, perS: number, passedS: number): number {

@@ -194,6 +194,22 @@ describe('what a link may carry', () => {
     expect(ends).toEqual(['flooded']);
   });
 
+  it('holds an agent to what its owner says that it may say, in messages and pings', async () => {
+    const { port, ends, up, server } = await router({ messagesPerS: () => 10 });
+    for (const flood of ['messages', 'pings']) {
+      const socket = await stranger(port);
+      socket.send(encodeAgentMessage(hello()));
+      await until(() => up.size === 1);
+      for (let count = 0; count < 100; count += 1) {
+        if (flood === 'pings') socket.ping();
+        else socket.send(encodeAgentMessage(bye));
+      }
+      expect(await closeCode(socket)).toBe(CLOSE_CODES.flooded);
+    }
+    expect(ends).toEqual(['flooded', 'flooded']);
+    expect(server.stats().links).toBe(0);
+  });
+
   it('gives up a peer that does not read, at a bound of unsent bytes', async () => {
     const maxBufferedBytes = 256 * 1024;
     const { port, server, ends, up } = await router({ limits: { maxBufferedBytes } });
