@@ -163,6 +163,14 @@ function limitOf(report: ReplicaReport | null | undefined, model: string): numbe
   return limit === undefined ? -1 : (limit ?? Number.POSITIVE_INFINITY);
 }
 
+export function writeCurve(into: Float64Array, at: number, curve: CostCurve | null): void {
+  into[at + FIGURE.baseMs] = curve?.baseMs ?? Number.NaN;
+  into[at + FIGURE.frontMsPerToken] = curve?.frontMsPerToken ?? 0;
+  into[at + FIGURE.linearMsPerToken] = curve?.linearMsPerToken ?? 0;
+  into[at + FIGURE.contextMsPerToken2] = curve?.contextMsPerToken2 ?? 0;
+  into[at + FIGURE.stepTokens] = curve?.stepTokens ?? 1;
+}
+
 function writeFigures(into: Float64Array, at: number, report: ReplicaReport): void {
   const { prefillCost: curve } = report;
   const slow = report.phase === 'degraded' && report.degradedFor === 'slow';
@@ -177,10 +185,6 @@ function writeFigures(into: Float64Array, at: number, report: ReplicaReport): vo
   into[at + FIGURE.itlMs] = report.itlMs ?? Number.NaN;
   into[at + FIGURE.kvUsageRatio] = report.kvUsageRatio ?? Number.NaN;
   into[at + FIGURE.preemptionsPerMin] = report.preemptionsPerMin ?? 0;
-  into[at + FIGURE.baseMs] = curve?.baseMs ?? Number.NaN;
-  into[at + FIGURE.frontMsPerToken] = curve?.frontMsPerToken ?? 0;
-  into[at + FIGURE.linearMsPerToken] = curve?.linearMsPerToken ?? 0;
-  into[at + FIGURE.contextMsPerToken2] = curve?.contextMsPerToken2 ?? 0;
-  into[at + FIGURE.stepTokens] = curve?.stepTokens ?? 1;
+  writeCurve(into, at, curve);
   into[at + FIGURE.typicalMs] = curve === null ? Number.NaN : prefillMs(curve, TYPICAL_TOKENS, 0);
 }

@@ -6,7 +6,7 @@
 // plain way, through the functions that say what is meant. `core-weigh.test.ts` holds both against a
 // version that is plain throughout.
 
-import { sumsMs } from '../../shared/model/cost-curve.ts';
+import { sumsMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 import { kthSmallest } from '../../shared/lib/select.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import { ejected } from '../policy/breaker.ts';
@@ -24,7 +24,7 @@ import {
   type CurveChoice,
 } from './core-load.ts';
 import { ASSUMED_CURVE } from '../policy/unknown.ts';
-import { FIGURE, FIGURES } from './core-roster.ts';
+import { FIGURE, FIGURES, writeCurve } from './core-roster.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { COLUMN, COLUMNS, type Weighing } from './core-weighing.ts';
 
@@ -240,7 +240,7 @@ function addPrompt(values: Float64Array, at: number, found: Float64Array): void 
 
 /** Columns or figures of one candidate: where they are and where its part begins. */
 interface Part {
-  readonly of: Float64Array;
+  of: Float64Array;
   at: number;
 }
 
@@ -269,36 +269,47 @@ function weighLoads(state: RegionalState, request: RequestState): void {
   const load = { full: false, closed: false, learned: true };
   const figure: Part = { of: figures, at: 0 };
   const column: Part = { of: values, at: 0 };
+  /** Figures with the pool's curve, for those without one. */
+  let pooled: Float64Array | null = null;
   for (let k = 0; k < targets.length; k += 1) {
     const target = targets[k] as TargetState;
     const at = k * COLUMNS;
     const from = (places[k] as number) * FIGURES;
     const reported = figures[from + FIGURE.waitingPrefillMs] as number;
-    const base = figures[from + FIGURE.baseMs] as number;
-    if (Number.isNaN(reported) || Number.isNaN(base) || target.replica.lostMs !== null) {
+    if (Number.isNaN(reported) || target.replica.lostMs !== null) {
       weighPlainly(state, k, fallback);
       continue;
     }
-    figure.at = from;
+    const own = target.report?.prefillCost ?? null;
+    const choice = own === null ? fallback() : null;
+    if (choice === null) {
+      figure.of = figures;
+      figure.at = from;
+    } else {
+      if (pooled === null) writeCurve((pooled = new Float64Array(FIGURES)), 0, choice.curve);
+      figure.of = pooled;
+      figure.at = 0;
+    }
     column.at = at;
     const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
     const shrinks = Math.max(0, reported - (nowMs - target.receivedMs));
-    const waitMs = Math.max(shrinks + unackedOf(target), slotWaitMs);
+    const curve = own ?? choice?.curve ?? ASSUMED_CURVE;
+    const waitMs = Math.max(shrinks + unackedOf(target, curve), slotWaitMs);
     // No comparison with what is unknown holds.
     const noSlot =
       slotsTaken(target, figures, from) >= (figures[from + FIGURE.runningMax] as number);
     load.full = noSlot || waitMs - settings.holdMs >= 0;
     load.closed = noSlot && slotWaitMs <= 0;
+    load.learned = choice === null || choice.learned;
     weighing.setLoad(k, load);
     values[at + COLUMN.waitMs] = waitMs;
     values[at + COLUMN.prefillMs] = columnsMs(figure, column);
   }
 }
 
-/** Its own curve is known here. */
-function unackedOf(target: TargetState): number {
-  if (target.unackedSums.prompt <= 0) return 0;
-  return unackedMs(target, target.report?.prefillCost ?? ASSUMED_CURVE);
+/** Mostly nothing is: then no curve is asked. */
+function unackedOf(target: TargetState, curve: CostCurve): number {
+  return target.unackedSums.prompt <= 0 ? 0 : unackedMs(target, curve);
 }
 
 /** Reports do not come, or say too little: the functions that say what then holds. */
