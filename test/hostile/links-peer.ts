@@ -38,10 +38,18 @@ export function helloOf(changes: Partial<Hello> | Record<string, unknown> = {}):
 
 const sample = AGENT_SAMPLES.find((message) => message.kind === 'report');
 
-/** A report of the hostile agent's replica, as a good one would be but for `changes`. */
+/** A report of the hostile agent's replica, whose engine loads for ever, as a good one would be but for `changes`. */
 export function reportOf(changes: Record<string, unknown> = {}): AgentMessage {
   if (sample?.kind !== 'report') throw new Error('no report among the samples');
-  const report = { ...sample.report, replica: REPLICA, rank: 0, seq: 1, ackedSeq: 0, ...changes };
+  const own = {
+    replica: REPLICA,
+    rank: 0,
+    seq: 1,
+    ackedSeq: 0,
+    phase: 'loading',
+    degradedFor: null,
+  };
+  const report = { ...sample.report, ...own, ...changes };
   return { kind: 'report', report } as AgentMessage;
 }
 
