@@ -1,6 +1,7 @@
 // Who may speak with whom, as the policies of deploy/k8s/region add up: exactly what the processes need.
 
 import { describe, expect, it } from 'vitest';
+import { workerLinkPort, WORKERS_MAX } from '../../shared/model/worker-ports.ts';
 import { deploymentOf, fleet, named, portOf, region } from './kubernetes-region.ts';
 import { deployments, documents, ofKind, picks, type Labels } from './kubernetes.ts';
 
@@ -9,13 +10,19 @@ interface Peer {
   readonly podSelector?: { readonly matchLabels: Labels };
 }
 
+interface Ports {
+  readonly port: number;
+  /** The last of a range that begins with `port`. */
+  readonly endPort?: number;
+}
+
 interface Policy {
   readonly metadata: { readonly name: string };
   readonly spec: {
     readonly podSelector: { readonly matchLabels?: Labels };
     readonly policyTypes: readonly string[];
-    readonly ingress?: readonly { from: readonly Peer[]; ports: readonly { port: number }[] }[];
-    readonly egress?: readonly { to: readonly Peer[]; ports: readonly { port: number }[] }[];
+    readonly ingress?: readonly { from: readonly Peer[]; ports: readonly Ports[] }[];
+    readonly egress?: readonly { to: readonly Peer[]; ports: readonly Ports[] }[];
   };
 }
 
@@ -24,6 +31,8 @@ describe('network policies', () => {
   const admin = portOf(fleet.router.admin?.listen) ?? 0;
   const clients = portOf(fleet.router.clients.listen) ?? 0;
   const links = portOf(fleet.router.links.listen) ?? 0;
+  /** Of as many workers as a router may have beside its first. */
+  const further = `${workerLinkPort(links, 2)}-${workerLinkPort(links, WORKERS_MAX)}`;
   const engine = named(region, 'engine').ports[0]?.containerPort ?? 0;
   const agent = named(region, 'agent').ports[0]?.containerPort ?? 0;
 
@@ -38,7 +47,12 @@ describe('network policies', () => {
           : (spec.egress ?? []).map(({ to, ports }) => ({ peers: to, ports })),
       )
       .flatMap(({ peers, ports }) =>
-        peers.flatMap((peer) => ports.map(({ port }) => `${nameOf(peer)} ${port}`)),
+        peers.flatMap((peer) =>
+          ports.map(({ port, endPort }) => {
+            const range = endPort === undefined ? port : `${port}-${endPort}`;
+            return `${nameOf(peer)} ${range}`;
+          }),
+        ),
       )
       .toSorted();
   }
@@ -67,6 +81,7 @@ describe('network policies', () => {
     expect(flows('router', 'ingress')).toEqual(
       [
         `engine ${links}`,
+        `engine ${further}`,
         `kubernetes.io/metadata.name=monitoring ${admin}`,
         `spillway-clients=true ${clients}`,
       ].toSorted(),
@@ -87,7 +102,9 @@ describe('network policies', () => {
   });
 
   it('let engines and agents reach the links alone', () => {
-    expect(flows('engine', 'egress')).toEqual([DNS, DNS, `router ${links}`].toSorted());
+    expect(flows('engine', 'egress')).toEqual(
+      [DNS, DNS, `router ${links}`, `router ${further}`].toSorted(),
+    );
   });
 
   it('open downloads for engines and nobody else', () => {
