@@ -18,11 +18,13 @@ interface Row {
 const args = process.argv.slice(2);
 const quick = args.includes('--quick');
 const say = args.includes('--json') ? console.error : console.log;
-const cells = quick ? [[100, 2]] : [[1_000, 8]];
+const cells = quick ? [[200, 1]] : [[1_000, 8]];
 const rows = cells.map(([replicas = 0, routers = 0]) => measure(replicas, routers));
 if (args.includes('--json')) {
   const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
   console.log(JSON.stringify({ version: VERSION, machine, rows }));
+} else {
+  console.table(rows);
 }
 
 function measure(replicas: number, routers: number): Row {
@@ -39,11 +41,10 @@ function measure(replicas: number, routers: number): Row {
   const perS = (value: number): number => Math.round((10 * value) / figures.seconds) / 10;
   const share = (ms: number): number => Math.round((1_000 * ms) / figures.seconds / 1_000) / 10;
   say(`${replicas} replicas, ${routers} routers, one router per second of ${figures.seconds} s:`);
-  for (const [kind, ms] of [...figures.ms].toSorted((a, b) => b[1] - a[1])) {
-    const count = figures.events.get(kind) ?? 0;
-    say(
-      `  ${kind.padEnd(14)} ${perS(count)} /s  ${((1_000 * ms) / count).toFixed(1)} µs each  ${share(ms)} %`,
-    );
+  for (const [kind, ms] of [...figures.ms].toSorted((x, y) => sum(y[1]) - sum(x[1]))) {
+    const p50 = ms.toSorted((x, y) => x - y)[ms.length >> 1] ?? 0;
+    const times = `${(1_000 * p50).toFixed(1)} µs at p50, ${share(sum(ms))} % by the clock`;
+    say(`  ${kind.padEnd(14)} ${perS(ms.length)} /s  ${times}`);
   }
   const { messages, bytes } = volume.wire.total;
   return {
@@ -57,4 +58,7 @@ function measure(replicas: number, routers: number): Row {
     longestEventMs: Math.round(10 * figures.longestMs) / 10,
   };
 }
-if (!args.includes('--json')) console.table(rows);
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

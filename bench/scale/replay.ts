@@ -56,9 +56,8 @@ export function record(router: RouterHost): Recorded[] {
 }
 
 export interface ReplayFigures {
-  /** ms by what the events were; decoding and encoding of links' messages by themselves. */
-  readonly ms: Map<string, number>;
-  readonly events: Map<string, number>;
+  /** ms of each event by what it was; decoding and encoding of links' messages by themselves. */
+  readonly ms: ReadonlyMap<string, readonly number[]>;
   readonly cpuMs: number;
   readonly seconds: number;
   readonly sentBytes: number;
@@ -85,9 +84,9 @@ export function replay(name: string, events: readonly Recorded[], fromMs: number
   }
   const { user, system } = process.cpuUsage(cpu);
   const seconds = ((events.at(-1)?.atMs ?? 0) - startMs) / 1_000;
-  const { ms, counts, sentBytes, receivedBytes, longestMs } = meter;
+  const { ms, sentBytes, receivedBytes, longestMs } = meter;
   return {
-    ...{ ms, events: counts, cpuMs: (user + system) / 1_000, seconds },
+    ...{ ms, cpuMs: (user + system) / 1_000, seconds },
     ...{ sentBytes, receivedBytes, longestMs },
   };
 }
@@ -121,20 +120,19 @@ function step(core: RegionalCore, one: Recorded, meter: Meter): void {
 }
 
 class Meter {
-  readonly ms = new Map<string, number>();
-  readonly counts = new Map<string, number>();
+  readonly ms = new Map<string, number[]>();
   sentBytes = 0;
   receivedBytes = 0;
   longestMs = 0;
 
   add(kind: string, ms: number): void {
-    this.ms.set(kind, (this.ms.get(kind) ?? 0) + ms);
-    this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
+    const own = this.ms.get(kind);
+    if (own === undefined) this.ms.set(kind, [ms]);
+    else own.push(ms);
   }
 
   reset(): void {
     this.ms.clear();
-    this.counts.clear();
     this.sentBytes = 0;
     this.receivedBytes = 0;
     this.longestMs = 0;
