@@ -11,6 +11,9 @@ import type { LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { QueuedWork, QueuePlace } from '../shared/model/report.ts';
 import type { Pace, Queued, Welcome } from '../shared/protocol/messages.ts';
 
+/** A router that leaves an echo unanswered for so long is not there, whatever its link says, ms. */
+const SILENT_MS = 3_000;
+
 /** What has been sent over one link about one target. */
 export interface SentState {
   reportedMs: number;
@@ -88,6 +91,11 @@ export class AgentLink {
     return this.sentState(target).echo.heard;
   }
 
+  /** Its router answers nothing: its host may have gone without a word. */
+  isSilent(target: TargetState, nowMs: number): boolean {
+    return this.echoes && this.sentState(target).echo.outstandingMs(nowMs) > SILENT_MS;
+  }
+
   /** The link as the ledger knows it; null before its welcome. */
   ledgerLink(): LedgerLink | null {
     if (this.router === null) return null;
@@ -159,6 +167,16 @@ export class LinkTable {
       sure &&= heard.sure;
     }
     return { untilMs, lateMs, sure };
+  }
+
+  /** Of whom no first token is waited for; null where all are there. */
+  silentRouters(target: TargetState, nowMs: number): ReadonlySet<RouterId> | null {
+    let silent: Set<RouterId> | null = null;
+    for (const link of this.welcomed()) {
+      if (link.router === null || link.fenced.has(target.replica)) continue;
+      if (link.isSilent(target, nowMs)) (silent ??= new Set()).add(link.router);
+    }
+    return silent;
   }
 
   /** Distinct routers; a router that is linked twice counts once. */

@@ -23,7 +23,7 @@ import { ScrapeRates } from './policy/scrape-rates.ts';
 import { SlotEstimate } from './policy/slots.ts';
 import { TokenRatio } from './policy/token-ratio.ts';
 import { UnstreamedCount } from './policy/unstreamed.ts';
-import type { Incarnation, LeaseId, LinkId, ReplicaId } from '../shared/model/ids.ts';
+import type { Incarnation, LeaseId, LinkId, ReplicaId, RouterId } from '../shared/model/ids.ts';
 import type { LeaseFacts, ResumeState, RouterMessage } from '../shared/protocol/messages.ts';
 
 const FOREIGN_EVERY_MS = 100;
@@ -147,6 +147,11 @@ export class TargetState {
     this.dropOrphans(nowMs);
     this.foreignCounted = null;
     this.version += 1;
+  }
+
+  /** These routers answer nothing: first tokens of their requests will not be told. */
+  silent(routers: ReadonlySet<RouterId> | null): void {
+    this.backlog.silent = routers;
   }
 
   /** The engine is another process, or seen for the first time by this agent (`incarnation` settles). */

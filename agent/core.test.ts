@@ -14,7 +14,7 @@ class RouterVoice {
   constructor(
     harness: Harness,
     name: string,
-    options: { router?: string; resume?: ResumeState[] } = {},
+    options: { router?: string; resume?: ResumeState[]; features?: string[] } = {},
   ) {
     this.harness = harness;
     this.link = harness.link(name, options);
@@ -293,6 +293,21 @@ describe('reports', () => {
     router.sent('r.1');
     h.advance(60);
     expect([before(router), before(other)]).toEqual([1, 0]);
+  });
+
+  test.each([
+    ['leaves an echo unanswered', ['heard'], false],
+    ['was never asked for one', [], true],
+  ])('a stream of a router that %s is waited for: %s, %s', (_, features, isWaitedFor) => {
+    const { h, router } = ready();
+    const other = new RouterVoice(h, 'b', { features });
+    other.leases();
+    other.sent('b.1', { promptTokens: 3_000, uncachedTokens: 3_000 });
+    const isWaiting = () => (router.report().waitingPrefillMs ?? 0) > 0;
+    h.advance(1_500);
+    expect(isWaiting()).toBe(true);
+    h.advance(6_000);
+    expect(isWaiting()).toBe(isWaitedFor);
   });
 
   test('a fenced engine is no longer spoken of over that link', () => {

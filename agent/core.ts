@@ -63,6 +63,7 @@ export class AgentCore {
     if (!this.stopped) {
       for (const target of this.targets()) {
         target.heard(this.links.heard(target), nowMs);
+        target.silent(this.links.silentRouters(target, nowMs));
       }
       for (const engine of this.engines.values()) engine.run(this.links.settled, nowMs);
       this.report(nowMs);

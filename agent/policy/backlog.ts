@@ -7,13 +7,14 @@
 //   abandoned = a request given up in mid-prefill leaves the engine at the end of its step, not before
 //
 // An entry that shows no first token (not streamed) leaves when the model reaches its end; scrapes correct
-// that by the engine's own count (see `correct`).
+// that by the engine's own count (see `correct`). So does one whose router answers nothing any more: nobody would say.
 
 import { addToSums, emptySums, prefillMs, sumsMs } from '../../shared/model/cost-curve.ts';
 import type { CostCurve, PrefillSums } from '../../shared/model/cost-curve.ts';
 import { UNLIMITED } from './admission.ts';
 import type { Room } from './admission.ts';
 import { requestsOf, type LedgerEntry } from './ledger.ts';
+import type { RouterId } from '../../shared/model/ids.ts';
 
 /** An entry that is past its prefill by the model and not by the engine ends no sooner than this, ms. */
 const SOON_MS = 10;
@@ -57,6 +58,8 @@ export class Backlog {
   /** End of the step of one that was given up. */
   private abandonedMs = -Infinity;
   private room: Room = UNLIMITED;
+  /** Routers that answer nothing; null where all do. */
+  silent: ReadonlySet<RouterId> | null = null;
 
   /** Who of those that wait may be in prefill from now on. */
   admit(room: Room): void {
@@ -152,7 +155,7 @@ export class Backlog {
   /** When the model ends the head's prefill; null when its first token will tell. */
   modelledEndMs(curve: CostCurve): number | null {
     const head = this.waiting[0];
-    if (head === undefined || head.facts.streamed) return null;
+    if (head === undefined || (head.facts.streamed && !this.isUnheard(head))) return null;
     if (this.room.requests < 1) return null;
     return this.startOf(head, curve) + entryMs(curve, head);
   }
@@ -201,6 +204,10 @@ export class Backlog {
     const restMs = Math.max(0, this.abandonedMs - nowMs);
     const waitingMs = sumsMs(curve, sums) - this.progressMs(curve, nowMs) + restMs;
     return { waitingMs: Math.max(0, waitingMs), waitingTokens: sums.uncached, largestMs };
+  }
+
+  private isUnheard({ router }: LedgerEntry): boolean {
+    return router !== null && this.silent !== null && this.silent.has(router);
   }
 
   private progressMs(curve: CostCurve, nowMs: number): number {

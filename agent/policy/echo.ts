@@ -29,6 +29,12 @@ export class Echo {
     this.state = { untilMs: asked.atMs, lateMs: nowMs - asked.atMs, sure: true };
   }
 
+  /** For how long the oldest echo asked for has been outstanding, ms. */
+  outstandingMs(nowMs: number): number {
+    const [oldest] = this.asked;
+    return oldest === undefined ? 0 : nowMs - oldest.atMs;
+  }
+
   get heard(): Heard {
     return this.state;
   }

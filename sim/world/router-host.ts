@@ -110,12 +110,15 @@ export class RouterHost {
     this.#driven.arm();
   }
 
-  /** The process dies: its clients and engines see closed sockets, its agents a closed link. */
-  stop(): void {
+  /**
+   * The process dies: its clients and engines see closed sockets, its agents a closed link, where its host is still there
+   * to close it.
+   */
+  stop(unheard = false): void {
     this.core = null;
     this.#driven.arm();
     this.#attempts.drop();
-    for (const link of this.#links.values()) link.cut();
+    if (!unheard) for (const link of this.#links.values()) link.cut();
     this.#links.clear();
     this.#greeted.clear();
     const lost = [...this.#requests.values()];
