@@ -23,6 +23,9 @@ export type FleetResult =
   /** One problem a line. */
   | { readonly ok: false; readonly error: string };
 
+/** The schema as diagnostics look into it; always the same, and slow to make. */
+let described: SchemaNode | null = null;
+
 /** Never throws, whatever the text is. */
 export function parseFleet(input: FleetInput): FleetResult {
   const yaml = input.file === null ? null : parseYaml(input.text);
@@ -41,8 +44,8 @@ export function parseFleet(input: FleetInput): FleetResult {
   if (raw === null) return fail([{ path: [], message: 'is empty' }]);
   const parsed = fleetSchema.safeParse(raw);
   if (!parsed.success) {
-    const schema: SchemaNode = fleetJsonSchema();
-    return fail([...unset, ...problemsOf(parsed.error.issues, raw, schema)]);
+    described ??= fleetJsonSchema();
+    return fail([...unset, ...problemsOf(parsed.error.issues, raw, described)]);
   }
   const pools = isSection(raw) && Object.hasOwn(raw, 'pools');
   const problems = [...unset, ...crossProblems(parsed.data, { pools })];
