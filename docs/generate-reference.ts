@@ -19,6 +19,10 @@ Prometheus text at \`GET /metrics\`: of a router on its admin listener (on the c
 the demo and in \`spillway up\`), of an agent on its own listener. Base units; label values come from closed lists or from
 the configuration, never from clients. What is unknown is left out, not zero.
 
+Of a router with workers, counters and histograms are the sums over all workers that there ever were, and none falls when one
+dies. What is no sum of events says after *workers* how those of the workers are put together: \`freshest\` is what the worker
+says that has heard last of the replica, \`parent\` is the parent's own.
+
 ## Router
 
 ${metricsTable(METRICS_PREFIX, METRICS)}
@@ -32,11 +36,15 @@ ${metricsTable(AGENT_METRICS_PREFIX, AGENT_METRICS)}
 function metricsTable(prefix: string, definitions: readonly MetricDefinition[]): string {
   return table(
     ['metric', 'type', 'labels', 'what it is'],
-    definitions.map(({ name, type, labels, values, help }) => [
+    definitions.map(({ name, type, labels, values, workers, help }) => [
       `\`${prefix}${name}\``,
       type,
       code(labels),
-      values === undefined ? help : `${help} One of ${code(values)}.`,
+      [
+        help,
+        ...(values === undefined ? [] : [`One of ${code(values)}.`]),
+        ...(workers === undefined ? [] : [`*Workers*: \`${workers}\`.`]),
+      ].join(' '),
     ]),
   );
 }
