@@ -167,12 +167,15 @@ export function waitedInVain({ end }: FlowRow): boolean {
   return end?.kind === 'refused' && end.code === 'queue_timeout';
 }
 
-/** `share` of the second tries that has to be served. */
-export function returnFailures(figures: ReturnFigures, share: number): string[] {
+/** `share` of the second tries has to be served, who were told `told` times what they needed at most. */
+export function returnFailures(
+  figures: ReturnFigures,
+  { share, told }: { readonly share: number; readonly told: number },
+): string[] {
   const rules: [string, boolean][] = [
-    ['enough come back to tell', figures.second > 80],
+    ['enough come back to tell', figures.second > 50],
     [`at least ${share} of them are served`, figures.servedRatio >= share],
-    ['they were not told more than twice what they needed', figures.toldRatio < 2.2],
+    [`they were told at most ${told} times what they needed`, figures.toldRatio < told],
     ['hardly anybody is let in and waits in vain', figures.inVainRatio < 0.01],
   ];
   return rules.flatMap(([rule, holds]) => (holds ? [] : [rule]));
@@ -244,7 +247,9 @@ function returnRows(seed: number, loads: readonly number[], note: Note): void {
   for (const load of loads) {
     for (const [routers, share] of SHARES) {
       const figures = runReturns(seed, { routers, load });
-      note({ case: 'returns', seed, load, routers, ...figures }, returnFailures(figures, share));
+      // Little over capacity, what is needed is a second or two: no more than the least that can be told.
+      const wrong = returnFailures(figures, { share, told: load < 1.5 ? 3.2 : 2.2 });
+      note({ case: 'returns', seed, load, routers, ...figures }, wrong);
     }
     const control = runReturns(seed, { routers: 1, load, flow: { unmarked: true } });
     const passes = control.servedRatio >= 0.8;

@@ -48,6 +48,37 @@ test('a tenant with little work waits less than one with much, whatever router i
   expect(Math.max(...waits('little'))).toBeLessThan(4_000);
 });
 
+test('long embeddings neither block chats nor starve behind them', () => {
+  const world = worldOf(6, { routers: 2 });
+  const clients = new FlowClients(world);
+  const [chatTokens, inputTokens] = [500, 8_000];
+  clients.start(
+    {
+      name: 'chat',
+      perS: (0.9 * PER_S_AT_CAPACITY * 900) / chatTokens,
+      promptTokens: [400, 600],
+      answerTokens: [5, 20],
+    },
+    {
+      name: 'embeddings',
+      perS: (0.4 * PER_S_AT_CAPACITY * 900) / inputTokens,
+      promptTokens: [inputTokens, inputTokens],
+      answerTokens: [0, 0],
+      streamed: false,
+      work: 'prefill',
+    },
+  );
+  world.run(16_000);
+  const waits = (name: string): number[] =>
+    clients.rows
+      .filter((row) => row.flow.name === name && row.arrivedMs < world.nowMs - 9_000)
+      .map((row) => (row.sentMs ?? world.nowMs) - row.arrivedMs);
+  expect(waits('embeddings').length).toBeGreaterThan(4);
+  expect(quantile(waits('chat'), 0.5)).toBeLessThan(quantile(waits('embeddings'), 0.5));
+  // 1.6 s of prefill / 0.25: overtaken by what comes within 6.4 s, and not past that.
+  expect(Math.max(...waits('embeddings'))).toBeLessThan(9_000);
+});
+
 test.each([
   ['and closes its links', false, 1_000],
   // Nobody closes them: an agent gives up after 3 s without an answer.
