@@ -44,7 +44,7 @@ export class KvBook {
   opened(entry: LedgerEntry, nowMs: number): void {
     const holds = entry.facts.chains.map((chain) => {
       const { hold, gapsMs } = this.index.open(chain, nowMs);
-      for (const gapMs of gapsMs) this.gaps.observe(gapMs, nowMs);
+      for (const gapMs of gapsMs) this.gaps.observe(gapMs);
       return hold;
     });
     this.holds.set(entry, holds);
@@ -75,6 +75,7 @@ export class KvBook {
         tailTokens: this.tailTokens(entry, only.chunks),
       };
       this.index.complete(only, turn, nowMs);
+      this.gaps.ended(nowMs);
     }
     for (const hold of holds) this.index.release(hold);
     this.holds.delete(entry);

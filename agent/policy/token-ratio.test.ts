@@ -146,17 +146,20 @@ test('prefill tokens per second are over busy time, whatever the pauses', () => 
 test('τ is the 90th percentile of the gaps between turns, 1 to 60 s, 30 s until seen', () => {
   const gaps = new TurnGaps();
   expect(gaps.tauMs(0)).toBe(30_000);
-  for (let i = 1; i <= 100; i += 1) gaps.observe(i * 100, 40_000);
+  gaps.ended(0);
+  for (let i = 1; i <= 100; i += 1) gaps.observe(i * 100);
   expect(gaps.tauMs(70_000)).toBe(9_000);
-  for (let i = 0; i < 300; i += 1) gaps.observe(10, 70_000);
+  for (let i = 0; i < 300; i += 1) gaps.observe(10);
   expect(gaps.tauMs(70_000)).toBe(1_000);
-  for (let i = 0; i < 300; i += 1) gaps.observe(1e6, 1e6);
-  expect(gaps.tauMs(1e6)).toBe(60_000);
+  for (let i = 0; i < 300; i += 1) gaps.observe(1e6);
+  expect(gaps.tauMs(70_000)).toBe(60_000);
 });
 
 test('τ is no less than the time watched while that is less than 30 s: only short gaps can have been seen', () => {
   const gaps = new TurnGaps();
-  for (let i = 0; i < 20; i += 1) gaps.observe(500, 2_000 + i);
+  gaps.ended(1_500);
+  gaps.ended(9_000);
+  for (let i = 0; i < 20; i += 1) gaps.observe(500);
   expect(gaps.tauMs(12_500)).toBe(11_000);
   expect(gaps.tauMs(31_400)).toBe(29_900);
   expect(gaps.tauMs(31_600)).toBe(1_000);

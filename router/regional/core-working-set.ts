@@ -57,9 +57,10 @@ export function noteTurnEnds(
   target: TargetState,
   { leaves }: PrefixMessage,
 ): void {
-  const { turns } = target.replica.pool.workingSet;
+  const { turns, gaps } = target.replica.pool.workingSet;
   for (const leaf of leaves) {
     if (leaf.promptTokens === null) continue;
+    gaps.ended(state.nowMs);
     turns.ended(leaf, { tokens: leaf.promptTokens + leaf.answerTokens, endedMs: state.nowMs });
   }
 }
@@ -74,7 +75,7 @@ export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage):
   const earlier = turns.take(before);
   if (earlier === null) return;
   const restedMs = Math.max(0, request.arrivedMs - earlier.endedMs);
-  gaps.observe(restedMs, state.nowMs);
+  gaps.observe(restedMs);
   const { cachedTokens } = usage;
   if (moved || cachedTokens === null || restedMs > gaps.tauMs(state.nowMs)) return;
   control.observe({ found: cachedTokens, could: earlier.tokens });

@@ -13,12 +13,15 @@ const ENOUGH = 8;
 export class TurnGaps {
   private readonly samples: number[] = [];
   private next = 0;
-  /** When the earliest of the turns that were gone on from had ended. */
+  /** When the first turn ended that could be gone on from. */
   private sinceMs = Number.POSITIVE_INFINITY;
 
-  observe(gapMs: number, nowMs: number): void {
+  ended(nowMs: number): void {
+    this.sinceMs = Math.min(this.sinceMs, nowMs);
+  }
+
+  observe(gapMs: number): void {
     if (!(gapMs >= 0)) return;
-    this.sinceMs = Math.min(this.sinceMs, nowMs - gapMs);
     this.samples[this.next] = gapMs;
     this.next = (this.next + 1) % SAMPLES;
   }

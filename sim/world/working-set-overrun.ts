@@ -17,14 +17,17 @@ const HOUR = 3_600_000;
 const BOUND = 0.9;
 const TURNS = 6;
 
-/** As many turns each, so that the world knows when one is over, and short ones: what grows later is no admission. */
+/**
+ * As many turns each, so that the world knows when one is over; short ones, since what grows later is no admission; and
+ * pauses all alike, since who comes back later than nine of ten do is in no working set.
+ */
 const LIVELY: ConversationShape = {
   ...CHAT_SHAPE,
   firstTokens: [600, 1_400],
   turnTokens: [5, 15],
   answerTokens: [5, 15],
   turns: [TURNS, TURNS],
-  thinkMs: [500, 2_500],
+  thinkMs: [1_800, 1_800],
 };
 /** No prefill that would be worth a move to another replica. */
 const FAST: EngineProfile = { ...SMALL_KV, linearMsPerToken: 0.01 };

@@ -1,0 +1,196 @@
+import { describe, expect, test } from 'vitest';
+import type { PromptChain } from '../../shared/model/prompt.ts';
+import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { RegionalSettings } from '../../shared/model/settings.ts';
+import type { RouterEffect } from './events.ts';
+import {
+  attemptIn,
+  attemptsIn,
+  chainOf,
+  CoreRig,
+  decisionIn,
+  refusalIn,
+  sentTo,
+} from './core.harness.ts';
+
+/** 10 chunks of 128 tokens: 1,280 tokens, and 256 for the answer. */
+const prompt = (from: number, more: Partial<PromptChain> = {}): PromptChain =>
+  chainOf(
+    Array.from({ length: 10 }, (_, k) => from + k),
+    more,
+  );
+const NEED = 1_280 + 256;
+const FULL: Partial<ReplicaReport> = { kvCapacityTokens: 10_000, workingSetTokens: 9_000 };
+const HALF: Partial<ReplicaReport> = { kvCapacityTokens: 10_000, workingSetTokens: 5_000 };
+/** An end of a turn somewhere in the prompt. */
+const GOES_ON = { turnEnds: [{ offset: 100, chunks: 0, hashLow: 1, hashHigh: 2 }] };
+
+/** One ready replica, `a`; 60 s of holding, so that only KV room holds anybody. */
+function rig(report: Partial<ReplicaReport>, settings: Partial<RegionalSettings> = {}): CoreRig {
+  const made = new CoreRig({ settings: { holdMs: 60_000, ...settings } });
+  made.ready('a', report);
+  return made;
+}
+
+function idsOf(effects: readonly RouterEffect[]): string[] {
+  return attemptsIn(effects).map(({ request }) => request);
+}
+
+describe('a new conversation', () => {
+  test('waits where no replica has KV room for it, and goes where one has', () => {
+    const one = rig(FULL);
+    expect(decisionIn(one.arrive({ prompts: [prompt(1)] }))).toBe('queue/kv_room');
+    const two = rig(FULL);
+    two.ready('b', { ...HALF, waitingPrefillMs: 5_000 });
+    expect(attemptIn(two.arrive({ prompts: [prompt(1)] })).replica).toBe('b');
+  });
+
+  test('goes as room comes, in order of arrival, whatever its length', () => {
+    const one = rig(FULL);
+    one.arrive({ prompts: [prompt(1)] });
+    one.nowMs += 10;
+    one.arrive({ prompts: [chainOf([500])] });
+    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 8_000 }))).toEqual([]);
+    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 9_000 - NEED }))).toEqual(['r1']);
+    expect(idsOf(one.report('a', HALF))).toEqual(['r2']);
+  });
+
+  test('counts what was sent there and is in no report yet', () => {
+    const one = rig({ ...HALF, ackedSeq: 0 });
+    const sent = Array.from({ length: 4 }, (_, k) =>
+      decisionIn(one.arrive({ prompts: [prompt(100 * k)] })),
+    );
+    expect(sent.slice(0, 2)).toEqual(['send/only_candidate', 'send/only_candidate']);
+    expect(sent.slice(2)).toEqual(['queue/kv_room', 'queue/kv_room']);
+  });
+
+  test('takes its share only where several routers send', () => {
+    const one = rig({ ...HALF, routers: 8, ackedSeq: 0 });
+    const sent = [1, 100].map((from) => decisionIn(one.arrive({ prompts: [prompt(from)] })));
+    expect(sent).toEqual(['send/only_candidate', 'queue/kv_room']);
+  });
+
+  test('stays behind another that waits, also where it would fit', () => {
+    const one = rig({ ...FULL, workingSetTokens: 8_500 });
+    one.arrive({ prompts: [prompt(1)] });
+    expect(decisionIn(one.arrive({ prompts: [chainOf([500])], maxTokens: 1 }))).toBe('queue/order');
+  });
+});
+
+describe('a turn that goes on', () => {
+  test('is sent past those that wait for room', () => {
+    const one = rig(FULL);
+    one.arrive({ prompts: [prompt(1)] });
+    one.holds('a', prompt(1_000));
+    expect(decisionIn(one.arrive({ prompts: [prompt(1_000)] }))).toBe('send/only_candidate');
+  });
+
+  test('needs room where its cache was evicted, and goes ahead of new ones', () => {
+    const one = rig(FULL);
+    one.arrive({ prompts: [prompt(1)] });
+    one.nowMs += 10;
+    const back = one.arrive({ prompts: [prompt(2_000, GOES_ON)] });
+    expect(decisionIn(back)).toBe('queue/kv_room');
+    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 9_000 - NEED }))).toEqual(['r2']);
+  });
+
+  test('that is tried again elsewhere is not held back', () => {
+    const one = rig(HALF);
+    const { lease } = attemptIn(one.arrive({ prompts: [prompt(1)] }));
+    one.ready('b', FULL);
+    const again = one.end(lease, { kind: 'serverFault', cause: 'reset', detail: 'x' });
+    expect(attemptIn(again).replica).toBe('b');
+  });
+});
+
+describe('one that has waited long enough', () => {
+  test('enters without room, one in each such time and replica, and is counted', () => {
+    const one = rig(FULL);
+    for (const from of [1, 100, 200]) one.arrive({ prompts: [prompt(from)] });
+    one.pass(14_900);
+    one.report('a', FULL);
+    expect(attemptsIn(one.pass(99))).toEqual([]);
+    const entered = one.pass(2);
+    expect(idsOf(entered)).toEqual(['r1']);
+    expect(entered).toContainEqual({ kind: 'limit', limit: 'new_conversation_wait' });
+    expect(one.core.status(one.nowMs).pools[0]?.workingSet).toMatchObject({ held: 2, aged: 1 });
+    const later = (seconds: number): string[] =>
+      Array.from({ length: seconds }, () => [
+        ...idsOf(one.report('a', FULL)),
+        ...idsOf(one.pass(1_000)),
+      ]).flat();
+    expect(later(14)).toEqual([]);
+    expect(later(3)).toEqual(['r2']);
+  });
+
+  test('does so after half of what its client waits', () => {
+    const one = rig(FULL);
+    one.arrive({ prompts: [prompt(1)], clientDeadlineMs: 8_000 });
+    expect(idsOf(one.pass(3_990))).toEqual([]);
+    expect(idsOf(one.pass(20))).toEqual(['r1']);
+  });
+});
+
+test('one that would wait too long, as fast as room lately came, is refused at once', () => {
+  const one = rig(FULL, { queueMaxWaitMs: 20_000, newConversationWaitMs: 600_000 });
+  for (let k = 0; k < 12; k += 1) one.arrive({ prompts: [prompt(1_000 * k)] });
+  for (let k = 0; k < 8; k += 1) {
+    one.pass(2_000);
+    one.report('a', { ...FULL, workingSetTokens: 9_000 - NEED });
+    one.report('a', FULL);
+  }
+  const ends = Array.from({ length: 12 }, (_, k) =>
+    refusalIn(one.arrive({ prompts: [prompt(1_000 * (k + 20))] })),
+  );
+  // Room came every 2 s: the one behind ten others would wait longer than 20 s.
+  const accepted = ends.filter((end) => end === null).length;
+  expect(accepted).toBeGreaterThanOrEqual(5);
+  expect(accepted).toBeLessThanOrEqual(8);
+  expect(ends.at(-1)).toMatchObject({ code: 'saturated', decision: { reason: 'wait_limit' } });
+  expect(ends.at(-1)?.retryAfterMs).toBeGreaterThanOrEqual(1_000);
+});
+
+describe('the rule does not act', () => {
+  test.each([
+    ['capacity unknown', { ...FULL, kvCapacityTokens: null }, {}],
+    ['working set unknown', { ...FULL, workingSetTokens: null }, {}],
+    ['switched off', FULL, { workingSetBound: null }],
+  ])('%s', (_, report, settings) => {
+    const one = rig(report, settings);
+    expect(decisionIn(one.arrive({ prompts: [prompt(1)] }))).toBe('send/only_candidate');
+  });
+
+  test('on what does not come back for its prefix', () => {
+    const one = rig(FULL);
+    const sent = one.arrive({ prompts: [prompt(1)], work: 'prefill', maxTokens: 0 });
+    expect(decisionIn(sent)).toBe('send/only_candidate');
+  });
+});
+
+test('explain shows bound and figures of each candidate, and says unknown', () => {
+  const one = rig(FULL);
+  one.ready('b', { ...HALF, kvCapacityTokens: null });
+  const { candidates } = one.core.explain(one.request({ prompts: [prompt(1)] }), one.nowMs);
+  const shown = Object.fromEntries(
+    candidates.map(({ target, kvRoom }) => [target.replica, kvRoom]),
+  );
+  expect(shown['a']).toEqual({
+    state: 'full',
+    boundRatio: 0.9,
+    capacityTokens: 10_000,
+    workingSetTokens: 9_000,
+    ownTokens: 0,
+    neededTokens: NEED,
+  });
+  expect(shown['b']).toMatchObject({ state: 'unknown', capacityTokens: null });
+  one.holds('a', prompt(7_000));
+  const goesOn = one.core.explain(one.request({ prompts: [prompt(7_000)] }), one.nowMs);
+  expect(goesOn.candidates[0]?.kvRoom?.state).toBe('continues');
+});
+
+test('other routers are not told of what waits for KV room: it claims none of their share', () => {
+  const one = rig(FULL);
+  const effects = [...one.arrive({ prompts: [prompt(1)] }), ...one.pass(1_000)];
+  expect(sentTo(effects, 'a').filter(({ kind }) => kind === 'queued')).toEqual([]);
+  expect(one.core.status(one.nowMs).pools[0]?.queue.requests).toBe(1);
+});

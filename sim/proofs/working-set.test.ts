@@ -1,0 +1,22 @@
+// A small part of `npm run prove -- working-set`: two loads, one seed.
+
+import { expect, test } from 'vitest';
+import { overruns, sweep } from './working-set.ts';
+
+const said: string[] = [];
+const print = (line: string): number => said.push(line);
+
+test('just below capacity nobody waits; at twice as much turns go on as with the best bound, and without the rule collapse', () => {
+  const { failures, rows } = sweep(
+    { loads: [0.9, 2], statics: ['none', 0.9], seeds: [1], warmMs: 80_000, measureMs: 30_000 },
+    print,
+  );
+  expect(failures).toEqual([]);
+  expect(rows).toHaveLength(6);
+}, 180_000);
+
+test('one and eight routers admit no more than the bound and one conversation each; alone or without the rule they would', () => {
+  const { failures, rows } = overruns({ print }, [1], [1, 8]);
+  expect(failures).toEqual([]);
+  expect(rows.every(({ admissions }) => Number(admissions) > 50)).toBe(true);
+}, 120_000);
