@@ -1,7 +1,7 @@
 // Faults with real processes under a load of real clients, at two routers that share four replicas. After each: what looked
 // complete was, nothing failed that had not begun to answer, the replica was out and is back; and at the end nothing is left.
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { request } from 'undici';
 import { FaultRegion, MODEL, POOL } from './fault-region.ts';
 import type { RouterStatus } from '../../router/regional/status.ts';
@@ -12,17 +12,20 @@ import { until } from './until.ts';
 /** Each asks in all ways in turn. */
 const CLIENTS = 6;
 
+// A fault takes seconds; on a busy machine many of them.
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
+
 let region: FaultRegion;
 let load: Load | null = null;
 
 beforeAll(async () => {
   region = await FaultRegion.open();
-}, 90_000);
+});
 
 afterAll(async () => {
   await load?.stop();
   await region.close();
-}, 60_000);
+});
 
 interface Told {
   readonly text: string;

@@ -49,6 +49,10 @@ const TURNS = 4;
 const NAMES = 6;
 const TOKEN_CHARACTERS = 4;
 const ASK_MS = 40_000;
+/** ms before a raw client tries again, as long as the SDK waits. */
+const RETRY_MS = 500;
+/** ms before a client whose request has failed asks for something else. */
+const AGAIN_MS = 100;
 
 export class Load {
   readonly outcomes: Outcome[] = [];
@@ -101,6 +105,7 @@ export class Load {
       const answer = await this.ask(way, base, { messages, tokens });
       const outcome = this.judge({ way, url: base, client }, { messages, tokens, answer });
       this.outcomes.push(outcome);
+      if (outcome.end === 'failed') await pause(AGAIN_MS);
       if (outcome.end !== 'complete') return;
       messages.push({ role: 'assistant', content: answer.text });
     }
@@ -233,7 +238,7 @@ export class Load {
       if (answer !== null && (left === 0 || answer.headers['x-should-retry'] !== 'true'))
         return answer;
       await answer?.body.dump();
-      await new Promise((resolve) => setTimeout(resolve, 500));
+      await pause(RETRY_MS);
     }
   }
 }
@@ -242,6 +247,10 @@ interface Body {
   readonly model: string;
   readonly messages: Message[];
   readonly max_tokens: number;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 function noteHeaders(answer: Answer, header: (name: string) => string | null): void {
@@ -277,6 +286,7 @@ function readLine(line: string, answer: Answer): void {
 function said(error: unknown): string {
   if (error instanceof APIError && error.status !== undefined)
     return `${error.status} ${error.code}`;
-  if (error instanceof APIError && typeof error.code === 'string') return `error event ${error.code}`;
+  if (error instanceof APIError && typeof error.code === 'string')
+    return `error event ${error.code}`;
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }

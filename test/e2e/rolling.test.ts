@@ -1,7 +1,7 @@
 // Every part of a region is restarted under load, one after the other, and no request fails: agents and engines without
 // any retry of the client's, routers behind a balancer, and for clients that try again where no connection stood.
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { readFile, writeFile } from 'node:fs/promises';
 import OpenAI from 'openai';
 import { request } from 'undici';
@@ -10,6 +10,9 @@ import { Load, type Outcome } from './load.ts';
 import { replicaOf, type RouterProcess } from './fleet.ts';
 import { startBalancer, type SmallBalancer } from './small-balancer.ts';
 import { until } from './until.ts';
+
+// A fault takes seconds; on a busy machine many of them.
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 let region: FaultRegion;
 let balancer: SmallBalancer;
@@ -23,13 +26,13 @@ beforeAll(async () => {
       readyz: () => `${router.admin}/readyz`,
     })),
   );
-}, 90_000);
+});
 
 afterAll(async () => {
   await load?.stop();
   await balancer.close();
   await region.close();
-}, 60_000);
+});
 
 function router(at: number): RouterProcess {
   const found = region.routers[at];
