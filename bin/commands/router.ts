@@ -1,6 +1,5 @@
 // `spillway router`: the regional router. With a file, changes of it are taken while it runs.
 
-import { availableParallelism } from 'node:os';
 import { Command } from 'commander';
 import type { RouterReloadable } from '../../router/regional/options.ts';
 import type { DrainOptions } from '../../router/regional/start.ts';
@@ -11,6 +10,7 @@ import type { FleetConfig } from '../../shared/config/schema.ts';
 import { ConfigState, type ConfigView } from '../../shared/config/state.ts';
 import { WORKERS_MAX } from '../../shared/model/worker-ports.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
+import { coresToUse } from '../../shared/runtime/cores.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { loadWithText } from '../cli/configuration.ts';
@@ -143,7 +143,7 @@ interface Router {
 async function startRouter(config: FleetConfig, runtime: RoleRuntime): Promise<Router> {
   const options = routerOptions(config);
   const { workers } = config.router;
-  const count = workers === 'auto' ? Math.min(availableParallelism(), WORKERS_MAX) : workers;
+  const count = workers === 'auto' ? Math.min(coresToUse(), WORKERS_MAX) : workers;
   if (count > 1) {
     const { startWorkers } = await import('../workers/start.ts');
     const { drainMs } = config.router.shutdown;
