@@ -5,14 +5,17 @@
 // probed linearly; removal shifts back, so there are no tombstones. At the budget the least recent
 // row makes room.
 //
-// A large table has its buckets in shards, each of which is widened when it is next inserted into: a
-// million rows are never placed anew at one stroke, which would hold an event loop for long.
+// A large table has its buckets in shards, each of which is widened when it is next inserted into, and
+// its rows in storage that is touched only as rows are used: a million rows are never placed anew at one
+// stroke, which would hold an event loop for long.
 
 const START_ROWS = 1_024;
 const NONE = -1;
 /** In `older` of a row that is not in use. */
 const FREE = -2;
 const ROW_BYTES = 16;
+/** Storage grows twofold up to so many rows, then fourfold: seldom where it is much to copy. */
+const TWOFOLD_MAX = 262_144;
 /** Buckets up to which there is one shard. */
 const ONE_SHARD_MAX = 65_536;
 const SHARDS = 64;
@@ -35,6 +38,8 @@ export class PrefixTable {
   /** Buckets that a shard is to have. */
   #wanted = 0;
   #free = NONE;
+  /** Rows that have ever been used; those from here on have not been touched. */
+  #mark = 0;
   #newest = NONE;
   #oldest = NONE;
   #size = 0;
@@ -54,7 +59,6 @@ export class PrefixTable {
     this.#high = new Uint32Array(rows);
     this.#newer = new Int32Array(rows);
     this.#older = new Int32Array(rows);
-    this.#release(0, rows);
     this.#rehash();
   }
 
@@ -67,9 +71,9 @@ export class PrefixTable {
     return this.#rowsMax;
   }
 
-  /** Rows with storage, used or not: the bound of a scan. */
+  /** Rows that are used or have been: the bound of a scan. */
   get rows(): number {
-    return this.#low.length;
+    return this.#mark;
   }
 
   /** Rows that had to make room, ever. */
@@ -77,7 +81,7 @@ export class PrefixTable {
     return this.#evictions;
   }
 
-  /** Bytes of storage, used or not. */
+  /** Bytes of storage that has been touched, in use or not. */
   get bytes(): number {
     let buckets = 0;
     for (const shard of this.#shards) buckets += Math.max(shard.length, this.#wanted);
@@ -85,7 +89,7 @@ export class PrefixTable {
   }
 
   isUsed(row: number): boolean {
-    return this.#older[row] !== FREE;
+    return row < this.#mark && this.#older[row] !== FREE;
   }
 
   low(row: number): number {
@@ -124,9 +128,7 @@ export class PrefixTable {
       this.touch(found);
       return found;
     }
-    if (this.#free === NONE) this.#makeRoom();
-    const row = this.#free;
-    this.#free = this.#newer[row] as number;
+    const row = this.#claim();
     this.#low[row] = low;
     this.#high[row] = high;
     for (const column of this.columns) column[row] = 0;
@@ -160,8 +162,10 @@ export class PrefixTable {
     this.#rowsMax = rowsWithin(options.bytesMax, options.columns);
     while (this.#size > this.#rowsMax) this.#evictOldest();
     const from = this.columns.length;
-    if (this.rows > this.#rowsMax) this.#compact(this.#rowsMax);
-    for (let k = from; k < options.columns; k += 1) this.columns.push(new Uint32Array(this.rows));
+    if (this.#capacity > this.#rowsMax) this.#compact(this.#rowsMax);
+    for (let k = from; k < options.columns; k += 1) {
+      this.columns.push(new Uint32Array(this.#capacity));
+    }
     this.columns.length = options.columns;
   }
 
@@ -169,19 +173,31 @@ export class PrefixTable {
     return this.#bytesMax;
   }
 
+  get #capacity(): number {
+    return this.#low.length;
+  }
+
+  /** A row for a new hash: one that was given up, else the next that has never been used. */
+  #claim(): number {
+    if (this.#free === NONE && this.#mark === this.#capacity) this.#makeRoom();
+    if (this.#free === NONE) return this.#mark++;
+    const row = this.#free;
+    this.#free = this.#newer[row] as number;
+    return row;
+  }
+
   #makeRoom(): void {
-    const rows = this.rows;
+    const rows = this.#capacity;
     if (rows >= this.#rowsMax) {
       this.#evictOldest();
       return;
     }
-    const wider = Math.min(this.#rowsMax, rows * 2);
+    const wider = Math.min(this.#rowsMax, rows * (rows < TWOFOLD_MAX ? 2 : 4));
     this.columns = this.columns.map((column) => widen(column, wider));
     this.#low = widen(this.#low, wider);
     this.#high = widen(this.#high, wider);
     this.#newer = widen(this.#newer, wider);
     this.#older = widen(this.#older, wider);
-    this.#release(rows, wider);
     if (this.#shards.length === 1) this.#rehash();
     else this.#wanted = bucketsFor(wider) / SHARDS;
   }
@@ -209,14 +225,14 @@ export class PrefixTable {
     this.#free = NONE;
     this.#newest = NONE;
     this.#oldest = NONE;
-    this.#release(order.length, rows);
+    this.#mark = order.length;
     for (let row = 0; row < order.length; row += 1) this.#link(row);
     this.#rehash();
   }
 
   /** Places all rows anew, into as many shards as so much storage takes. */
   #rehash(): void {
-    const buckets = bucketsFor(this.rows);
+    const buckets = bucketsFor(this.#capacity);
     const shards = buckets > ONE_SHARD_MAX ? SHARDS : 1;
     this.#wanted = buckets / shards;
     this.#shards = Array.from({ length: shards }, () => new Int32Array(this.#wanted).fill(NONE));
@@ -226,15 +242,6 @@ export class PrefixTable {
 
   #shardOf(hash: number): number {
     return this.#shards.length === 1 ? 0 : hash >>> SHARD_SHIFT;
-  }
-
-  /** Puts rows [from, to) on the free list, the lowest first. */
-  #release(from: number, to: number): void {
-    for (let row = to - 1; row >= from; row -= 1) {
-      this.#older[row] = FREE;
-      this.#newer[row] = this.#free;
-      this.#free = row;
-    }
   }
 
   #place(row: number): void {
