@@ -2,12 +2,13 @@
 //
 // A region of real cores in virtual time is recorded at one router and replayed there alone. The
 // share of a core is CPU time of the replay ÷ virtual time. Sockets, TLS and the operating system are
-// not in it.
+// not in it. The storms are all agents of a region linking again at once.
 
 import { cpus } from 'node:os';
 import { VERSION } from '../../shared/runtime/version.ts';
 import { measureVolume } from '../../sim/proofs/scale-volume.ts';
 import { record, replay, type Recorded } from './replay.ts';
+import { storm, STORMS, type StormShape } from './storm.ts';
 
 interface Row {
   readonly cell: string;
@@ -19,12 +20,24 @@ const args = process.argv.slice(2);
 const quick = args.includes('--quick');
 const say = args.includes('--json') ? console.error : console.log;
 const cells = quick ? [[200, 1]] : [[1_000, 8]];
-const rows = cells.map(([replicas = 0, routers = 0]) => measure(replicas, routers));
+const rows = [
+  ...STORMS.slice(0, quick ? 1 : 2).map((shape) => stormRow(shape)),
+  ...cells.map(([replicas = 0, routers = 0]) => measure(replicas, routers)),
+];
 if (args.includes('--json')) {
   const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
   console.log(JSON.stringify({ version: VERSION, machine, rows }));
 } else {
-  console.table(rows);
+  for (const row of rows) console.table([row]);
+}
+
+function stormRow(shape: StormShape): Row {
+  const cell = `storm-${shape.agents}x${shape.chunks}`;
+  const figures = Object.entries(storm(shape)).map(([name, value]) => [
+    name,
+    Math.round(100 * value) / 100,
+  ]);
+  return { cell, arm: 'spillway', ...Object.fromEntries(figures) };
 }
 
 function measure(replicas: number, routers: number): Row {
