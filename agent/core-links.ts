@@ -20,6 +20,8 @@ export interface SentState {
   reportedVersion: number;
   /** Of the last prefix message; null before the snapshot. */
   prefixSeq: number | null;
+  /** When the last snapshot went. */
+  snapshotMs: number;
   /** Life of the index that the last prefix message was about. */
   prefixLife: string;
   /** How far its router has been heard about the target. */
@@ -109,6 +111,7 @@ export class AgentLink {
         reportedMs: -Infinity,
         reportedVersion: -1,
         prefixSeq: null,
+        snapshotMs: -Infinity,
         prefixLife: '',
         echo: new Echo(),
       };

@@ -8,6 +8,9 @@ import type { PrefixDelta } from './policy/prefix-index.ts';
 import { partsOf } from './policy/prefix-parts.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
 
+/** A router that asks again and again is not sent the whole index each time, ms. */
+const SNAPSHOT_EVERY_MS = 250;
+
 export class PrefixFeed {
   private readonly context: CoreContext;
   private readonly links: LinkTable;
@@ -21,9 +24,15 @@ export class PrefixFeed {
   /** When the next message about the target is due; Infinity when there is nothing to say. */
   dueMs(incarnation: Incarnation | null, target: TargetState): number {
     if (incarnation === null) return Infinity;
+    let soonest = Infinity;
     for (const link of this.links.welcomed()) {
-      if (this.needsSnapshot(link, incarnation, target)) return -Infinity;
+      if (!this.needsSnapshot(link, incarnation, target)) continue;
+      soonest = Math.min(soonest, link.sentState(target).snapshotMs + SNAPSHOT_EVERY_MS);
     }
+    return Math.min(soonest, this.deltaDueMs(target));
+  }
+
+  private deltaDueMs(target: TargetState): number {
     if (!target.kv.index.changed || this.links.routers === 0) return Infinity;
     return (this.flushedMs.get(target) ?? -Infinity) + this.links.minReportIntervalMs;
   }
@@ -35,6 +44,8 @@ export class PrefixFeed {
     const following: AgentLink[] = [];
     for (const link of this.links.welcomed()) {
       if (link.fenced.has(target.replica)) continue;
+      // Its snapshot will hold what it is not told now.
+      if (this.waitsForSnapshot(link, incarnation, { target, nowMs })) continue;
       (this.needsSnapshot(link, incarnation, target) ? fresh : following).push(link);
     }
     // Drained before the snapshot is taken: what a snapshot holds is not told again.
@@ -48,6 +59,7 @@ export class PrefixFeed {
       const state = link.sentState(target);
       state.prefixLife = lifeOf(incarnation, target);
       state.prefixSeq = null;
+      state.snapshotMs = nowMs;
       for (const delta of parts) this.send(link, incarnation, { target, delta });
     }
   }
@@ -56,6 +68,15 @@ export class PrefixFeed {
     if (link.fenced.has(target.replica)) return false;
     const state = link.sentState(target);
     return state.prefixSeq === null || state.prefixLife !== lifeOf(incarnation, target);
+  }
+
+  private waitsForSnapshot(
+    link: AgentLink,
+    incarnation: Incarnation,
+    { target, nowMs }: { readonly target: TargetState; readonly nowMs: number },
+  ): boolean {
+    if (!this.needsSnapshot(link, incarnation, target)) return false;
+    return link.sentState(target).snapshotMs + SNAPSHOT_EVERY_MS > nowMs;
   }
 
   private send(

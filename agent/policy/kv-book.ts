@@ -16,6 +16,8 @@ const ASSUMED_BYTES_PER_TOKEN = 4;
 const ASSUMED_CAPACITY = 131_072;
 /** A working set is counted anew at most so often, ms. */
 const COUNT_EVERY_MS = 250;
+/** Open requests up to which each one that comes or goes is counted at once. */
+const COUNTED_ALWAYS = 256;
 
 /** What the engine and the usage have taught about tokens. */
 export interface TokenFacts {
@@ -36,6 +38,8 @@ export class KvBook {
   private counted: { readonly atMs: number; readonly tokens: number } | null = null;
   /** What requests have brought since then, as their routers saw it. */
   private broughtTokens = 0;
+  /** Grows with each request that came or went since the last `fit`. */
+  private uncounted = 0;
 
   constructor(facts: () => TokenFacts) {
     this.facts = facts;
@@ -50,7 +54,7 @@ export class KvBook {
     this.holds.set(entry, holds);
     const { promptTokens, matchedTokens } = entry.facts;
     this.broughtTokens += Math.max(0, promptTokens - matchedTokens);
-    this.fit(nowMs);
+    this.changed(nowMs);
   }
 
   /** The engine has computed the prompt. */
@@ -79,12 +83,19 @@ export class KvBook {
     }
     for (const hold of holds) this.index.release(hold);
     this.holds.delete(entry);
-    this.fit(nowMs);
+    this.changed(nowMs);
+  }
+
+  /** Counting what is open takes a walk over it: thousands that come or go together are counted now and then. */
+  private changed(nowMs: number): void {
+    this.uncounted += COUNTED_ALWAYS;
+    if (this.uncounted >= this.holds.size) this.fit(nowMs);
   }
 
   /** Evicts what the engine must have evicted by now. */
   fit(nowMs: number): void {
     const { capacityTokens, cachedTokens, evictedBeforeMs } = this.facts();
+    this.uncounted = 0;
     const room = (capacityTokens ?? ASSUMED_CAPACITY) - this.openTokens(nowMs);
     const held = cachedTokens === null ? room : Math.min(room, cachedTokens + this.comingTokens());
     this.index.evictBefore(evictedBeforeMs);
