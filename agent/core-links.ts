@@ -4,6 +4,7 @@
 import type { TargetState } from './core-target.ts';
 import type { AgentLinkView } from './events.ts';
 import { Echo } from './policy/echo.ts';
+import { ReportPace, type Turn } from './policy/report-pace.ts';
 import { placeOf, type QueueClaim } from './policy/queue-place.ts';
 import type { Heard } from './policy/foreign.ts';
 import type { LedgerLink } from './policy/ledger.ts';
@@ -16,8 +17,8 @@ const SILENT_MS = 3_000;
 
 /** What has been sent over one link about one target. */
 export interface SentState {
-  reportedMs: number;
   reportedVersion: number;
+  readonly pace: ReportPace;
   /** Of the last prefix message; null before the snapshot. */
   prefixSeq: number | null;
   /** When the last snapshot went. */
@@ -36,6 +37,8 @@ export class AgentLink {
   router: RouterId | null = null;
   siblings: readonly string[] = [];
   minReportIntervalMs = 0;
+  /** Its instant of every interval, while routers hold requests back. */
+  turn: Turn = { index: 0, count: 1 };
   /** Its router answers reports that ask for an echo. */
   echoes = false;
   /** What its router holds back, as last told. */
@@ -108,8 +111,8 @@ export class AgentLink {
     let state = this.sent.get(target);
     if (state === undefined) {
       state = {
-        reportedMs: -Infinity,
         reportedVersion: -1,
+        pace: new ReportPace(),
         prefixSeq: null,
         snapshotMs: -Infinity,
         prefixLife: '',
@@ -134,6 +137,15 @@ export class LinkTable {
 
   down(id: LinkId): void {
     this.links.delete(id);
+    this.giveTurns();
+  }
+
+  /** After a welcome: each link has its own instant for reports that are given in turn. */
+  giveTurns(): void {
+    const links = [...this.welcomed()];
+    links.forEach((link, index) => {
+      link.turn = { index, count: links.length };
+    });
   }
 
   get(id: LinkId): AgentLink | undefined {
@@ -187,6 +199,17 @@ export class LinkTable {
     return this.newestByRouter().size;
   }
 
+  /** Some router of several holds requests back: reports go in turn. */
+  get inTurn(): boolean {
+    let count = 0;
+    let queueing = false;
+    for (const link of this.welcomed()) {
+      count += 1;
+      queueing ||= link.queued !== null;
+    }
+    return queueing && count > 1;
+  }
+
   /** What the routers hold queued for this pool, together. */
   queued(): QueuedWork {
     let prefillMs = 0;
@@ -206,11 +229,15 @@ export class LinkTable {
     return { prefillMs, requests, topPriority, routersQueueing };
   }
 
-  /** How the queue of this link's router stands among the others'; null where no other queues. */
-  placeFor(link: AgentLink): QueuePlace | null {
+  /**
+   * How the queue of this link's router stands among the others'; null where no other queues. What a silent router
+   * held back is nobody's any more.
+   */
+  placeFor(link: AgentLink, target: TargetState, nowMs: number): QueuePlace | null {
     const others: QueueClaim[] = [];
     for (const other of this.newestByRouter().values()) {
-      const claim = other.router === link.router ? null : other.claim;
+      if (other.router === link.router || other.isSilent(target, nowMs)) continue;
+      const { claim } = other;
       if (claim !== null) others.push(claim);
     }
     return others.length === 0 ? null : placeOf(link.claim, others);

@@ -259,9 +259,9 @@ describe('reports', () => {
     h.say(other.link, { ...queued, prefillMs: 200, requests: 1, topPriority: -1 });
     h.advance(60);
     const sum = { prefillMs: 500, requests: 3, topPriority: -1, routersQueueing: 2 };
-    const behind = { othersTop: -1, othersAtTop: 1, before: 1 };
+    const behind = { othersTop: -1, othersAtTop: 1, before: 1, turnMs: 25 };
     expect(router.report().queued).toEqual({ ...sum, place: behind });
-    const ahead = { othersTop: 0, othersAtTop: 1, before: 1 };
+    const ahead = { othersTop: 0, othersAtTop: 1, before: 1, turnMs: 25 };
     expect(other.report().queued).toEqual({ ...sum, place: ahead });
     h.deliver({ kind: 'linkDown', link: other.link });
     h.advance(60);

@@ -7,6 +7,7 @@ import type { CoreContext } from './core-context.ts';
 import { EngineState } from './core-engine.ts';
 import { LinkTable } from './core-links.ts';
 import type { AgentLink } from './core-links.ts';
+import { turnLengthMs, type PaceInput } from './policy/report-pace.ts';
 import { PrefixFeed } from './core-prefixes.ts';
 import { buildReport } from './core-report.ts';
 import type { AgentStatus } from './core-status.ts';
@@ -233,6 +234,7 @@ export class AgentCore {
       return;
     }
     link.welcome(message);
+    this.links.giveTurns();
     for (const engine of this.engines.values()) {
       engine.offer(
         message.resume.filter((state) => state.replica === engine.engine.replica),
@@ -271,14 +273,14 @@ export class AgentCore {
         report = this.reportOf(engine, target, nowMs);
       }
       const sent = link.sentState(target);
-      sent.reportedMs = nowMs;
+      sent.pace.reported(this.paceOf(link, target), nowMs);
       sent.reportedVersion = target.version;
       const from = link.ledgerLink();
       const ackedSeq = from === null ? -1 : target.ledger.ackedSeq(from);
       const scrapeMs = target.scrape?.sentMs ?? null;
       const echo = link.echoes && scrapeMs !== null && sent.echo.wants(scrapeMs);
       if (echo) sent.echo.ask({ seq: report.seq, scrapeMs }, nowMs);
-      const queued = this.queuedFor(link, report);
+      const queued = this.queuedFor({ link, target }, report.queued, nowMs);
       const told = { kind: 'report', report: { ...report, queued, ackedSeq } } as const;
       const message = echo ? { ...told, echo } : told;
       this.context.emit({ kind: 'send', link: link.link, message });
@@ -286,21 +288,33 @@ export class AgentCore {
   }
 
   /** A router with others that queue beside it is told how it stands among them. */
-  private queuedFor(link: AgentLink, { queued }: ReplicaReport): QueuedWork {
+  private queuedFor(
+    { link, target }: { link: AgentLink; target: TargetState },
+    queued: QueuedWork,
+    nowMs: number,
+  ): QueuedWork {
     if (queued.routersQueueing === 0) return queued;
-    const place = this.links.placeFor(link);
+    const place = this.links.placeFor(link, target, nowMs);
     // None of the sum's routers but this one: it is alone.
-    return { ...queued, place: place ?? { othersTop: null, othersAtTop: 0, before: 0 } };
+    if (place === null) return { ...queued, place: { othersTop: null, othersAtTop: 0, before: 0 } };
+    const turnMs = turnLengthMs(link.turn.count, link.minReportIntervalMs);
+    return { ...queued, place: { ...place, turnMs } };
   }
 
-  /** When the next report of a target is due on a link: soon after a change, else at the longest interval. */
+  /** When the next report of a target is due on a link. */
   private dueMs(link: AgentLink, target: TargetState): number {
-    const sent = link.sentState(target);
-    // While work waits its figure falls with time alone.
-    const changed = sent.reportedVersion !== target.version || target.backlog.size > 0;
-    const { reportMaxIntervalMs } = this.deps.settings;
-    const soonest = Math.min(link.minReportIntervalMs, reportMaxIntervalMs);
-    return sent.reportedMs + (changed ? soonest : reportMaxIntervalMs);
+    return link.sentState(target).pace.dueMs(this.paceOf(link, target));
+  }
+
+  private paceOf(link: AgentLink, target: TargetState): PaceInput {
+    return {
+      intervalMs: link.minReportIntervalMs,
+      longestMs: this.deps.settings.reportMaxIntervalMs,
+      changed: link.sentState(target).reportedVersion !== target.version,
+      falling: target.backlog.size > 0,
+      othersSent: target.ledger.sentByOthers(link.router),
+      turn: this.links.inTurn ? link.turn : null,
+    };
   }
 
   private nextReportMs(): number {

@@ -68,6 +68,8 @@ interface Book {
   readonly entries: Map<LeaseId, LedgerEntry>;
   /** Of the entries, as the engine counts them. */
   requests: number;
+  /** Entries ever opened. */
+  opened: number;
 }
 
 /** One attempt may be several requests to the engine: a list of prompts, a batch of embeddings, several answers. */
@@ -81,6 +83,8 @@ export class Ledger {
   private readonly books = new Map<RouterId, Book>();
   private readonly own = new Map<LeaseId, LedgerEntry>();
   private incarnation: Incarnation | null = null;
+  /** Entries of routers ever opened. */
+  private opened = 0;
 
   constructor(options: { readonly linkGraceMs: number; readonly listener: LedgerListener }) {
     this.linkGraceMs = options.linkGraceMs;
@@ -104,6 +108,12 @@ export class Ledger {
     let requests = 0;
     for (const book of this.books.values()) requests += book.requests;
     return requests;
+  }
+
+  /** Entries ever opened by routers besides this one: grows with each. */
+  sentByOthers(router: RouterId | null): number {
+    const own = router === null ? undefined : this.books.get(router);
+    return this.opened - (own?.opened ?? 0);
   }
 
   /** The same, the agent's own generations among them. */
@@ -271,6 +281,7 @@ export class Ledger {
         closedSinceMs: null,
         entries: new Map(),
         requests: 0,
+        opened: 0,
       };
       this.books.set(from.router, book);
     }
@@ -299,6 +310,8 @@ export class Ledger {
       entry = entryOf(router, lease.facts, lease.sentMs);
       book.entries.set(entry.lease, entry);
       book.requests += requestsOf(entry);
+      book.opened += 1;
+      this.opened += 1;
       this.listener.opened(entry);
     }
     if (lease.firstTokenMs !== null) this.showFirstToken(entry, lease.firstTokenMs);

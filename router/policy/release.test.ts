@@ -8,11 +8,11 @@ function sum(routersQueueing: number, topPriority: number | null, more = {}): Qu
 }
 
 describe('what the other routers hold', () => {
-  const none = { topPriority: null, atTop: 0, before: 0, meanMs: 0 };
+  const none = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null };
 
   test('is as the agent tells it, whatever this router thinks of itself', () => {
     const place = { othersTop: 3, othersAtTop: 2, before: 1 };
-    const told = { topPriority: 3, atTop: 2, before: 1, meanMs: 100 };
+    const told = { topPriority: 3, atTop: 2, before: 1, meanMs: 100, turnMs: null };
     expect(otherQueues(sum(4, 0, { place }), true)).toEqual(told);
     expect(otherQueues(sum(4, 0, { place }), false)).toEqual(told);
     const alone = { othersTop: null, othersAtTop: 0, before: 0 };
@@ -27,10 +27,11 @@ describe('what the other routers hold', () => {
   });
 });
 
-const OTHERS: OtherQueues = { topPriority: 0, atTop: 1, before: 0, meanMs: 100 };
+const OTHERS: OtherQueues = { topPriority: 0, atTop: 1, before: 0, meanMs: 100, turnMs: null };
 const INPUT: ShareInput = {
   others: OTHERS,
   holdMs: 60,
+  reportAgeMs: 0,
   waitMs: 20,
   ownMs: 0,
   freeSlots: null,
@@ -99,7 +100,8 @@ test('routers that see one report together send one request more than the hold a
     fc.property(plan, ({ routers, waitMs, prefillMs }) => {
       let sentMs = 0;
       for (let before = 0; before < routers; before += 1) {
-        const others = { topPriority: 0, atTop: routers - 1, before, meanMs: prefillMs };
+        const atTop = routers - 1;
+        const others = { topPriority: 0, atTop, before, meanMs: prefillMs, turnMs: null };
         let ownMs = 0;
         while (shareOpensInMs({ ...INPUT, others, waitMs, ownMs }, 0) === 0) ownMs += prefillMs;
         sentMs += ownMs;
@@ -111,4 +113,31 @@ test('routers that see one report together send one request more than the hold a
       expect(sentMs).toBeLessThanOrEqual(most);
     }),
   );
+});
+
+describe('where reports come in turn', () => {
+  const others: OtherQueues = { ...OTHERS, before: 1, turnMs: 6 };
+
+  test("the room is the receiving router's alone until the next one is told", () => {
+    const opens = (reportAgeMs: number) => shareOpensInMs({ ...INPUT, others, reportAgeMs }, 0);
+    expect([opens(0), opens(5.9), opens(6), opens(40)]).toEqual([0, 0, null, null]);
+  });
+
+  test('the youngest of three or more lets its turn pass', () => {
+    const opens = (before: number, atTop: number) =>
+      shareOpensInMs({ ...INPUT, others: { ...others, before, atTop } }, 0);
+    expect([opens(2, 3), opens(3, 3), opens(2, 2), opens(1, 1)]).toEqual([0, null, null, 0]);
+  });
+
+  test('more urgent work waits for no turn, less urgent work for those before it', () => {
+    const late = { ...INPUT, others, reportAgeMs: 40 };
+    expect(shareOpensInMs(late, -1)).toBe(0);
+    expect(shareOpensInMs({ ...late, reportAgeMs: 0 }, 1)).toBe(null);
+  });
+
+  test('a target that stays idle is open to all', () => {
+    const input = { ...INPUT, others, waitMs: 0, reportAgeMs: 40 };
+    expect(shareOpensInMs({ ...input, idleMs: input.patienceMs - 20 }, 0)).toBe(20);
+    expect(shareOpensInMs({ ...input, idleMs: input.patienceMs }, 0)).toBe(0);
+  });
 });

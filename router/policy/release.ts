@@ -9,6 +9,10 @@
 // Who is before whom is told by the agent (`place`): the order is then that of one queue, and together the routers
 // exceed the hold by one request, however many they are. An older agent tells the sum alone: then each takes its share.
 //
+// Where the agent's reports come in turn (`turnMs`), equally urgent work needs no share: for that long after its report
+// a router has the target for itself, and what it sends is in the next router's report. It then decides as one router
+// does. The one whose next request is the youngest of three or more lets its turn pass.
+//
 // A target that stays idle lets everybody in after a while, in the same order: what others hold may not fit it, or they
 // may be gone.
 
@@ -23,9 +27,11 @@ export interface OtherQueues {
   readonly before: number;
   /** Predicted prefill of a queued request, ms. */
   readonly meanMs: number;
+  /** For so long after a report its room is this router's alone, ms; null where agents do not give turns. */
+  readonly turnMs: number | null;
 }
 
-const NO_OTHERS: OtherQueues = { topPriority: null, atTop: 0, before: 0, meanMs: 0 };
+const NO_OTHERS: OtherQueues = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null };
 
 /**
  * What the routers besides this one hold, as an agent reports it; `counted`: this one is in the sum, which matters
@@ -35,18 +41,20 @@ export function otherQueues(reported: QueuedWork, counted: boolean): OtherQueues
   const { place, routersQueueing, topPriority } = reported;
   const meanMs = reported.prefillMs / Math.max(1, reported.requests);
   if (place !== undefined) {
-    const { othersTop, othersAtTop, before } = place;
+    const { othersTop, othersAtTop, before, turnMs = null } = place;
     if (othersTop === null) return NO_OTHERS;
-    return { topPriority: othersTop, atTop: othersAtTop, before, meanMs };
+    return { topPriority: othersTop, atTop: othersAtTop, before, meanMs, turnMs };
   }
   const others = routersQueueing - (counted ? 1 : 0);
   if (others <= 0 || topPriority === null) return NO_OTHERS;
-  return { topPriority, atTop: others, before: 0, meanMs };
+  return { topPriority, atTop: others, before: 0, meanMs, turnMs: null };
 }
 
 export interface ShareInput {
   readonly others: OtherQueues;
   readonly holdMs: number;
+  /** Age of the target's last report, ms. */
+  readonly reportAgeMs: number;
   /** Wait of the target without what this router has sent since its last report, ms. */
   readonly waitMs: number;
   /** What this router has sent into it since. */
@@ -66,6 +74,11 @@ export interface ShareInput {
 export function shareOpensInMs(input: ShareInput, priority: number): number | null {
   const { others, holdMs, idleMs, patienceMs } = input;
   if (others.topPriority === null || priority < others.topPriority) return 0;
+  if (others.turnMs !== null && priority === others.topPriority) {
+    const isLast = others.before >= Math.max(2, others.atTop);
+    if (input.reportAgeMs < others.turnMs && !isLast) return 0;
+    return idleMs === null ? null : Math.max(0, patienceMs - idleMs);
+  }
   const roomMs = holdMs - input.waitMs;
   const shareMs = roomMs / (others.atTop + 1);
   if (input.ownMs > 0 && input.ownMs >= shareMs) return null;

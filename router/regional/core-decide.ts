@@ -9,7 +9,7 @@ import type {
   DecisionReason,
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
-import { shareInMs } from './core-share.ts';
+import { isLeftIdle, shareInMs } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf, weigh } from './core-weigh.ts';
@@ -50,9 +50,14 @@ export function decide(
     state.settings,
   );
   const at = options.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
-  const chosen = open[at];
-  if (chosen === undefined) {
+  const best = open[at];
+  if (best === undefined) {
     return verdict(seen, { kind: 'queue', reason: 'all_full' }, NOBODY_DRAWN);
+  }
+  // Another router's turn at the best one is waited for: elsewhere its prefix would be computed again.
+  const chosen = rules.isItsTurn(best) ? best : rules.leftIdle();
+  if (chosen === null) {
+    return verdict(seen, { kind: 'queue', reason: 'order' }, NOBODY_DRAWN);
   }
   const reason = sendReason(request, { chosen, weighing, probabilities });
   const drawn = new Map(open.map((k, n) => [k, probabilities[n] ?? 0]));
@@ -74,10 +79,6 @@ class Rules {
     this.#seen = seen;
   }
 
-  allows(k: number): boolean {
-    return this.#isItsTurn(k) && this.#hasRoom(k);
-  }
-
   /** Why nobody can take it now; null where somebody can. */
   heldBy(): DecisionReason | null {
     const { weighing } = this.#seen;
@@ -87,20 +88,32 @@ class Rules {
       const k = weighing.ranked(i);
       if (weighing.full(k)) continue;
       free = true;
-      if (!this.#isItsTurn(k)) continue;
-      if (this.#hasRoom(k)) return null;
+      if (!this.isItsTurn(k)) continue;
+      if (this.hasRoom(k)) return null;
       turn = true;
     }
     if (turn) return 'kv_room';
     return free ? 'order' : 'all_full';
   }
 
-  #isItsTurn(k: number): boolean {
+  /** The cheapest that is left idle, open to this router; null where none is. */
+  leftIdle(): number | null {
+    const { weighing } = this.#seen;
+    for (let i = 0; i < weighing.count; i += 1) {
+      const k = weighing.ranked(i);
+      const target = weighing.targets[k] as TargetState;
+      if (weighing.full(k) || !isLeftIdle(this.#state, target)) continue;
+      if (this.isItsTurn(k) && this.hasRoom(k)) return k;
+    }
+    return null;
+  }
+
+  isItsTurn(k: number): boolean {
     const target = this.#seen.weighing.targets[k] as TargetState;
     return shareInMs(this.#state, target, this.#request.request.priority) === 0;
   }
 
-  #hasRoom(k: number): boolean {
+  hasRoom(k: number): boolean {
     const { room, weighing } = this.#seen;
     return room?.acts !== true || room.of(weighing.at(k)).state !== 'full';
   }
@@ -111,7 +124,7 @@ function cheapestOpen(state: RegionalState, rules: Rules, weighing: Weighing): n
   const open: number[] = [];
   for (let i = 0; i < weighing.count && open.length < state.settings.tieCandidates; i += 1) {
     const k = weighing.ranked(i);
-    if (!weighing.closed(k) && rules.allows(k)) open.push(k);
+    if (!weighing.closed(k) && rules.hasRoom(k)) open.push(k);
   }
   return open.sort((a, b) => a - b);
 }

@@ -26,19 +26,29 @@ export function shareInMs(
   const { curve } = curveOf(target, () => poolCurve(pool));
   const reportedMs = (reportedWaitMs(target, curve) ?? 0) - (nowMs - target.receivedMs);
   const { idleSinceMs, released } = target;
-  const intervalMs = reportIntervalMs(settings.minReportIntervalMs, state.links.size);
   return shareOpensInMs(
     {
       others,
       holdMs: settings.holdMs,
+      reportAgeMs: nowMs - target.receivedMs,
       waitMs: Math.max(0, reportedMs, report.slotWaitMs ?? 0),
       ownMs: Math.max(released.prefillMs, unackedMs(target, curve)),
       freeSlots: freeSlots(target),
       idleMs: idleSinceMs === null ? null : nowMs - idleSinceMs,
-      patienceMs: 2 * intervalMs + TRAVEL_MS,
+      patienceMs: patienceMs(state),
     },
     priority,
   );
+}
+
+/** It has had nothing to do for longer than an order among routers is worth. */
+export function isLeftIdle(state: RegionalState, { idleSinceMs }: TargetState): boolean {
+  return idleSinceMs !== null && state.nowMs - idleSinceMs >= patienceMs(state);
+}
+
+/** For a request in another router's queue to be sent, and to be seen in reports. */
+function patienceMs({ settings, links }: RegionalState): number {
+  return 2 * reportIntervalMs(settings.minReportIntervalMs, links.size) + TRAVEL_MS;
 }
 
 /** A report has come: since when the target has nothing to do. */

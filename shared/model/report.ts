@@ -44,6 +44,11 @@ export interface QueuePlace {
   readonly othersAtTop: number;
   /** Of these, those whose next request goes before this router's. */
   readonly before: number;
+  /**
+   * Reports go to the routers in turn: for so long after this one its room is the receiving router's alone, ms. Absent
+   * from an agent that tells all at once.
+   */
+  readonly turnMs?: number | undefined;
 }
 
 /** Engine counters, so that an agent that restarts can tell whether the engine it meets is the one it left. */

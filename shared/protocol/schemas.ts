@@ -135,7 +135,12 @@ const queuedWork = z.object({
   topPriority: z.number().nullable(),
   routersQueueing: count,
   place: z
-    .object({ othersTop: z.number().nullable(), othersAtTop: count, before: count })
+    .object({
+      othersTop: z.number().nullable(),
+      othersAtTop: count,
+      before: count,
+      turnMs: amount.optional(),
+    })
     .optional(),
 });
 

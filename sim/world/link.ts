@@ -13,6 +13,8 @@ export interface LinkTiming {
   readonly delayMs: number;
   /** Added uniformly from 0 to this. */
   readonly jitterMs: number;
+  /** What an agent sends is so much later on top, ms: its reports are that old when they arrive. */
+  readonly reportsLateMs?: number;
 }
 
 /** What a message becomes on its way: the identity, or there and back through the real codec. */
@@ -46,9 +48,10 @@ export class VirtualLink {
   constructor(options: LinkOptions) {
     this.id = options.id;
     this.#wire = options.wire;
-    const { ends } = options;
+    const { ends, timing } = options;
+    const upMs = timing.delayMs + (timing.reportsLateMs ?? 0);
     this.#up = new Direction(
-      options,
+      { ...options, timing: { ...timing, delayMs: upMs } },
       (m) => ends.toRouter(m),
       () => ends.routerDown(),
     );

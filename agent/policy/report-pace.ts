@@ -1,0 +1,78 @@
+// When the next report about a target is due on one router's link.
+//
+//   another router has sent work there    at once, as long as the budget lasts: nothing else misleads this one
+//   any other change                      an interval after the last report
+//   work waits, and nothing changed       four intervals: the router lets it fall with time itself
+//   nothing                               the longest interval
+//   routers hold requests back            in turn: each link at its own instant of every interval
+//
+// Budget: one report an interval over time, up to `BURST` of them ahead of it. In turn, a router that is told of room
+// has it for itself until the next one is told, and what it sends meanwhile is in that one's report: so they do not all
+// release into the same room.
+
+/** Reports ahead of the budget. */
+const BURST = 4;
+/** Two reports on one link are never closer than this share of the interval. */
+const CLOSEST = 0.1;
+const FALLING_INTERVALS = 4;
+
+/** This link's instant among all of the agent's. */
+export interface Turn {
+  readonly index: number;
+  readonly count: number;
+}
+
+export interface PaceInput {
+  /** The router's least interval, ms. */
+  readonly intervalMs: number;
+  readonly longestMs: number;
+  readonly changed: boolean;
+  /** Work waits: its figure falls. */
+  readonly falling: boolean;
+  /** Requests that other routers have ever sent there. */
+  readonly othersSent: number;
+  /** Set while routers hold requests back. */
+  readonly turn: Turn | null;
+}
+
+export class ReportPace {
+  /** Of the last report. */
+  private reportedMs = -Infinity;
+  private othersSent = 0;
+  /** When the budget is whole again. */
+  private wholeMs = -Infinity;
+
+  reported(input: PaceInput, nowMs: number): void {
+    this.reportedMs = nowMs;
+    this.othersSent = input.othersSent;
+    this.wholeMs = Math.max(this.wholeMs, nowMs) + input.intervalMs;
+  }
+
+  dueMs(input: PaceInput): number {
+    const { reportedMs } = this;
+    const longestMs = reportedMs + input.longestMs;
+    const { changed, falling } = input;
+    if (!changed && !falling) return longestMs;
+    const intervalMs = Math.min(input.intervalMs, input.longestMs);
+    if (input.turn !== null) return this.turnMs(input.turn, intervalMs);
+    if (!changed) return Math.min(reportedMs + FALLING_INTERVALS * intervalMs, longestMs);
+    const soonMs = reportedMs + intervalMs;
+    if (input.othersSent === this.othersSent) return Math.max(soonMs, this.wholeMs - intervalMs);
+    const budgetMs = this.wholeMs - (BURST - 1) * intervalMs;
+    return Math.min(soonMs, Math.max(reportedMs + CLOSEST * intervalMs, budgetMs));
+  }
+
+  /** The first instant of the turn that is not the last report's own. */
+  private turnMs({ index, count }: Turn, intervalMs: number): number {
+    if (this.reportedMs === -Infinity) return this.reportedMs;
+    const slotMs = turnLengthMs(count, intervalMs);
+    const offsetMs = index * slotMs;
+    const past = Math.floor((this.reportedMs + slotMs / 2 - offsetMs) / intervalMs);
+    return (past + 1) * intervalMs + offsetMs;
+  }
+}
+
+/** How long a router has a target for itself, ms. */
+export function turnLengthMs(count: number, intervalMs: number): number {
+  return intervalMs / Math.max(1, count);
+}
