@@ -85,6 +85,23 @@ describe('each bound of the queue', () => {
     expect(endsIn(rig.pass(500))).toEqual([['r1', 'queue_timeout', 'queue_timeout']]);
   });
 
+  test('in time: what other routers hold waits for the same replicas, where it is as urgent', () => {
+    const held = (othersTop: number) => ({
+      ...{ prefillMs: 20_000, requests: 40, topPriority: othersTop, routersQueueing: 1 },
+      place: { othersTop, othersAtTop: 1, before: 1 },
+    });
+    const rig = fullRig({ queueMaxWaitMs: 10_000 });
+    rig.report('a', { ...NO_SLOT, queued: held(0) });
+    expect(refusalIn(rig.arrive())).toMatchObject({ decision: { reason: 'wait_limit' } });
+    expect(decisionIn(rig.arrive({ priority: -1 }))).toBe('queue/all_full');
+    rig.report('a', { ...NO_SLOT, queued: held(5) });
+    expect(decisionIn(rig.arrive())).toBe('queue/all_full');
+    // As urgent there as here: most of theirs goes before one that is less urgent.
+    expect(refusalIn(rig.arrive({ priority: 5 }))).toMatchObject({
+      decision: { reason: 'wait_limit' },
+    });
+  });
+
   test('a retry keeps its place, however full it is', () => {
     const rig = new CoreRig({ settings: { queueMaxRequests: 1 } });
     rig.ready('a');

@@ -87,11 +87,11 @@ export function answerMs(request: RequestState): number {
 function othersAheadMs(pool: PoolState, priority: number, aheadMs: number): number {
   const { queued } = freshest(pool) ?? {};
   if (queued === undefined) return 0;
+  const top = queued.place === undefined ? queued.topPriority : queued.place.othersTop;
+  if (top === null || top > priority) return 0;
   const othersMs = Math.max(0, queued.prefillMs - pool.told.prefillMs);
   const ownMs = pool.queue.prefillMs - pool.queue.held.prefillMs;
-  if (ownMs > 0) return othersMs * Math.min(1, aheadMs / ownMs);
-  const top = queued.place === undefined ? queued.topPriority : queued.place.othersTop;
-  return top !== null && top <= priority ? othersMs : 0;
+  return ownMs > 0 ? othersMs * Math.min(1, aheadMs / ownMs) : othersMs;
 }
 
 function routersOf(pool: PoolState): number {
