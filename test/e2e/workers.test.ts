@@ -220,7 +220,7 @@ describe('a worker killed', () => {
     const after = countersOf(await fleet.metrics());
     expect(fallen(last, after)).toEqual([]);
     const counted = complete(after) - complete(before);
-    expect(load.complete).toBeGreaterThan(100);
+    expect(load.complete).toBeGreaterThan(40);
     // What a killed worker had under way, or had ended in its last 20 ms, may be counted on one side alone.
     expect(Math.abs(counted - load.complete)).toBeLessThanOrEqual(kills * load.width);
     expect(
@@ -229,10 +229,10 @@ describe('a worker killed', () => {
 
     // Undisturbed, both sides agree to the one.
     const calm = new Load(4);
-    await until(() => calm.complete >= 40);
+    await until(() => calm.complete >= 20);
     await calm.end();
     expect(complete(countersOf(await fleet.metrics())) - complete(after)).toBe(calm.complete);
-  });
+  }, 90_000);
 });
 
 /** So many clients that ask again and again, each time over a new connection. */
@@ -260,7 +260,7 @@ class Load {
           dispatcher,
           method: 'POST',
           headers: { 'content-type': 'application/json' },
-          body: JSON.stringify({ model: 'model', messages: [user(`load ${k}`)], max_tokens: 1 }),
+          body: JSON.stringify({ model: 'model', messages: [user(`load ${k}`)], max_tokens: 12 }),
         });
         await body.text();
         if (statusCode === 200) this.complete += 1;
