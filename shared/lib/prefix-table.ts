@@ -5,15 +5,17 @@
 // probed linearly; removal shifts back, so there are no tombstones. At the budget the least recent
 // row makes room.
 //
-// A large table has its buckets in shards, each of which is widened when it is next inserted into, and
-// its rows in storage that is touched only as rows are used: a million rows are never placed anew at one
-// stroke, which would hold an event loop for long.
+// A large table has its buckets in shards, which are widened one after the other as they fill, and
+// its rows in arrays that are widened one by one before they are full: a million rows are never moved at
+// one stroke, which would hold an event loop for long.
 
 const START_ROWS = 1_024;
 const NONE = -1;
 /** In `older` of a row that is not in use. */
 const FREE = -2;
 const ROW_BYTES = 16;
+/** Arrays of rows beside the columns. */
+const OWN_ARRAYS = 4;
 /** Storage grows twofold up to so many rows, then fourfold: seldom where it is much to copy. */
 const TWOFOLD_MAX = 262_144;
 /** Buckets up to which there is one shard. */
@@ -35,9 +37,14 @@ export class PrefixTable {
   #shards: Int32Array[] = [];
   /** Rows in each shard. */
   #counts: number[] = [];
-  /** Buckets that a shard is to have. */
+  /** Buckets that a shard has in a full table of this storage. */
   #wanted = 0;
   #free = NONE;
+  /** Rows that there is storage for. */
+  #capacity: number;
+  /** Rows that there will be storage for once all arrays are as wide; 0 while none is widened. */
+  #wider = 0;
+  #widened = 0;
   /** Rows that have ever been used; those from here on have not been touched. */
   #mark = 0;
   #newest = NONE;
@@ -54,6 +61,7 @@ export class PrefixTable {
     this.#bytesMax = options.bytesMax;
     this.#rowsMax = rowsWithin(options.bytesMax, options.columns);
     const rows = Math.min(START_ROWS, this.#rowsMax);
+    this.#capacity = rows;
     this.columns = Array.from({ length: options.columns }, () => new Uint32Array(rows));
     this.#low = new Uint32Array(rows);
     this.#high = new Uint32Array(rows);
@@ -161,6 +169,7 @@ export class PrefixTable {
     this.#bytesMax = options.bytesMax;
     this.#rowsMax = rowsWithin(options.bytesMax, options.columns);
     while (this.#size > this.#rowsMax) this.#evictOldest();
+    this.#wider = 0;
     const from = this.columns.length;
     if (this.#capacity > this.#rowsMax) this.#compact(this.#rowsMax);
     for (let k = from; k < options.columns; k += 1) {
@@ -173,31 +182,49 @@ export class PrefixTable {
     return this.#bytesMax;
   }
 
-  get #capacity(): number {
-    return this.#low.length;
-  }
-
   /** A row for a new hash: one that was given up, else the next that has never been used. */
   #claim(): number {
-    if (this.#free === NONE && this.#mark === this.#capacity) this.#makeRoom();
+    if (this.#free === NONE) {
+      if (this.#isTimeToWiden()) this.#widenOne();
+      if (this.#mark === this.#capacity) this.#makeRoom();
+    }
     if (this.#free === NONE) return this.#mark++;
     const row = this.#free;
     this.#free = this.#newer[row] as number;
     return row;
   }
 
+  /** Sixteen times in the last eighth of the storage: more often than there are arrays. */
+  #isTimeToWiden(): boolean {
+    const step = this.#capacity >> 7;
+    return this.#mark >= 7 * (this.#capacity >> 3) && step > 0 && this.#mark % step === 0;
+  }
+
   #makeRoom(): void {
+    const { rowsMax } = this;
+    if (this.#capacity >= rowsMax) this.#evictOldest();
+    else for (const full = this.#capacity; this.#capacity === full;) this.#widenOne();
+  }
+
+  /** Widens one of the arrays ahead of need: the storage has grown when all of them are as wide. */
+  #widenOne(): void {
     const rows = this.#capacity;
-    if (rows >= this.#rowsMax) {
-      this.#evictOldest();
-      return;
+    if (rows >= this.#rowsMax) return;
+    if (this.#wider === 0) {
+      this.#wider = Math.min(this.#rowsMax, rows * (rows < TWOFOLD_MAX ? 2 : 4));
+      this.#widened = 0;
     }
-    const wider = Math.min(this.#rowsMax, rows * (rows < TWOFOLD_MAX ? 2 : 4));
-    this.columns = this.columns.map((column) => widen(column, wider));
-    this.#low = widen(this.#low, wider);
-    this.#high = widen(this.#high, wider);
-    this.#newer = widen(this.#newer, wider);
-    this.#older = widen(this.#older, wider);
+    const wider = this.#wider;
+    const column = this.#widened - OWN_ARRAYS;
+    if (this.#widened === 0) this.#low = widen(this.#low, wider);
+    else if (this.#widened === 1) this.#high = widen(this.#high, wider);
+    else if (this.#widened === 2) this.#newer = widen(this.#newer, wider);
+    else if (this.#widened === 3) this.#older = widen(this.#older, wider);
+    else this.columns[column] = widen(this.columns[column] as Uint32Array, wider);
+    this.#widened += 1;
+    if (this.#widened < OWN_ARRAYS + this.columns.length) return;
+    this.#wider = 0;
+    this.#capacity = wider;
     if (this.#shards.length === 1) this.#rehash();
     else this.#wanted = bucketsFor(wider) / SHARDS;
   }
@@ -226,6 +253,8 @@ export class PrefixTable {
     this.#newest = NONE;
     this.#oldest = NONE;
     this.#mark = order.length;
+    this.#capacity = rows;
+    this.#wider = 0;
     for (let row = 0; row < order.length; row += 1) this.#link(row);
     this.#rehash();
   }
@@ -249,17 +278,14 @@ export class PrefixTable {
     const shard = this.#shardOf(hash);
     const count = (this.#counts[shard] as number) + 1;
     let buckets = this.#shards[shard] as Int32Array;
-    // Equal shares are what hashes give, not what a peer has to send.
-    const crowded = 8 * count > 7 * buckets.length;
-    if (crowded || buckets.length < this.#wanted) buckets = this.#widenShard(shard, crowded);
+    if (256 * count > buckets.length * mostOf(shard)) buckets = this.#widenShard(shard);
     this.#counts[shard] = count;
     put(buckets, hash, row);
   }
 
-  #widenShard(shard: number, crowded: boolean): Int32Array {
+  #widenShard(shard: number): Int32Array {
     const from = this.#shards[shard] as Int32Array;
-    const length = Math.max(this.#wanted, crowded ? 2 * from.length : from.length);
-    const to = new Int32Array(length).fill(NONE);
+    const to = new Int32Array(2 * from.length).fill(NONE);
     for (const row of from) if (row !== NONE) put(to, this.#hashOf(row), row);
     this.#shards[shard] = to;
     return to;
@@ -310,6 +336,14 @@ function mixed(low: number, high: number): number {
   return Math.imul(low ^ Math.imul(high, 0x85ebca6b), 0x9e3779b1) >>> 0;
 }
 
+/**
+ * Rows that a shard takes in 256 buckets before it is widened: more than a full table has, and different
+ * for each, so that shards that grow alike are not all widened by the same few inserts.
+ */
+function mostOf(shard: number): number {
+  return 180 + ((25 * shard) >> 6);
+}
+
 function put(buckets: Int32Array, hash: number, row: number): void {
   const mask = buckets.length - 1;
   let at = (hash >>> BUCKET_SHIFT) & mask;
@@ -334,6 +368,7 @@ function rowsWithin(bytes: number, columns: number): number {
 }
 
 function widen<T extends Uint32Array | Int32Array>(from: T, length: number): T {
+  if (from.length >= length) return from;
   const to = (from instanceof Uint32Array ? new Uint32Array(length) : new Int32Array(length)) as T;
   to.set(from);
   return to;
