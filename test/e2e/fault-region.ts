@@ -183,7 +183,11 @@ export class FaultRegion {
     for (const router of this.routers) {
       await router.whenStatus(({ leases, openRequests }) => leases === 0 && openRequests === 0);
     }
-    for (const at of this.agents.keys()) await until(() => this.isIdle(at), PATIENCE);
+    for (const at of this.agents.keys()) {
+      let left = '';
+      const isIdle = async (): Promise<boolean> => (left = await this.leftAt(at)) === '';
+      await until(isIdle, { ...PATIENCE, says: () => left });
+    }
   }
 
   private async mark(at: number, method: 'GET' | 'POST' | 'DELETE'): Promise<{ drained: boolean }> {
@@ -191,12 +195,16 @@ export class FaultRegion {
     return (await answer.body.json()) as { drained: boolean };
   }
 
-  private async isIdle(at: number): Promise<boolean> {
+  /** What an agent knows of and an engine has; empty where that is nothing. */
+  private async leftAt(at: number): Promise<string> {
     const status = await this.agents[at]?.status();
     const targets = status?.engines.flatMap((engine) => engine.targets) ?? [];
     const state = await request(`${this.engine(at).url}/load`);
     const { server_load: load } = (await state.body.json()) as { server_load: number };
-    return load === 0 && targets.every((target) => target.openLeases === 0);
+    const leases = targets.reduce((sum, target) => sum + target.openLeases, 0);
+    if (load === 0 && leases === 0) return '';
+    const links = JSON.stringify(status?.links);
+    return `replica ${this.engine(at).replica}: ${leases} leases, ${load} requests; links ${links}`;
   }
 
   private agent(at: number): Promise<AgentProcess> {
