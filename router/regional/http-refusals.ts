@@ -37,6 +37,8 @@ const REFUSALS: Readonly<Record<string, Refusal>> = {
     limit: 'chunk_extensions',
   },
 };
+/** The client has ended its side in the middle of a request. */
+const ENDED_EARLY = 'HPE_INVALID_EOF_STATE';
 const NOT_HTTP: Refusal = {
   code: 'invalid_request',
   message: 'The request is not valid HTTP.',
@@ -89,7 +91,8 @@ export class UnparsedRefusals {
     const begun = answer !== undefined && !answer.req.complete;
     if (!begun) this.counted(refusal.code, refusal.limit);
     else if (refusal.limit !== null) this.counted(null, refusal.limit);
-    this.told.set(socket, refusal);
+    // It has most likely left, and is counted as that; where it only half-closed it can still read why.
+    if (code !== ENDED_EARLY) this.told.set(socket, refusal);
     if (!socket.writable || answer === undefined) return this.tell(socket, refusal);
     // An answer is under way, is waited for, or was given before the rest of its request came: what was written now
     // would be taken for it.
