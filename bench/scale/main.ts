@@ -7,6 +7,7 @@
 import { cpus } from 'node:os';
 import { VERSION } from '../../shared/runtime/version.ts';
 import { measureVolume } from '../../sim/proofs/scale-volume.ts';
+import { AgentMeter } from './agent-meter.ts';
 import { record, replay, type Recorded } from './replay.ts';
 import { storm, STORMS, type StormShape } from './storm.ts';
 
@@ -42,12 +43,14 @@ function stormRow(shape: StormShape): Row {
 
 function measure(replicas: number, routers: number): Row {
   let events: Recorded[] = [];
+  let agent = new AgentMeter(undefined);
   const volume = measureVolume({
     ...{ replicas, routers, requestsPerS: 1.25, seed: 1 },
     ...{ warmMs: quick ? 5_000 : 15_000, forMs: quick ? 5_000 : 10_000 },
     prepare: (world) => {
       const [router] = world.routers;
       if (router !== undefined) events = record(router);
+      agent = new AgentMeter(world.agents[0]);
     },
   });
   const figures = replay('router-0', events, volume.fromMs);
@@ -68,6 +71,8 @@ function measure(replicas: number, routers: number): Row {
     bytesPerS: perS(bytes / routers),
     bytesPerSPerAgent: perS(bytes / replicas),
     coreShare: share(figures.cpuMs),
+    agentEventsPerS: Math.round((10_000 * agent.figures.events) / volume.world.nowMs) / 10,
+    agentEventUsP50: Math.round(10_000 * agent.figures.eventMsP50) / 10,
     longestEventMs: Math.round(10 * figures.longestMs) / 10,
   };
 }
