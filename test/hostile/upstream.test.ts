@@ -12,7 +12,8 @@ import {
 import { startHarness, type Harness } from '../e2e/shell-harness.ts';
 import { until } from '../e2e/until.ts';
 import { startRawEngine, type Play, type RawEngine } from './raw-engine.ts';
-import { HOSTILE_ANSWERS, type HostileAnswer } from './upstream-answers.ts';
+import { HOSTILE_ANSWERS } from './upstream-answers.ts';
+import type { HostileAnswer } from './upstream-plays.ts';
 
 /** Deadlines of the attempts, ms: what waits for ever waits for so long. */
 const DEADLINE_MS = 150;
