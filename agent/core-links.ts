@@ -15,6 +15,9 @@ import type { Pace, Queued, Welcome } from '../shared/protocol/messages.ts';
 /** A router that leaves an echo unanswered for so long is not there, whatever its link says, ms. */
 const SILENT_MS = 3_000;
 
+/** No router makes an agent report without a pause, ms. */
+const INTERVAL_MIN_MS = 10;
+
 /** What has been sent over one link about one target. */
 export interface SentState {
   reportedVersion: number;
@@ -56,7 +59,7 @@ export class AgentLink {
   welcome(message: Welcome): void {
     this.router = message.routerId;
     this.siblings = message.siblings;
-    this.minReportIntervalMs = message.minReportIntervalMs;
+    this.minReportIntervalMs = Math.max(INTERVAL_MIN_MS, message.minReportIntervalMs);
     this.echoes = message.features.includes('heard');
   }
 
@@ -85,7 +88,7 @@ export class AgentLink {
   }
 
   pace(message: Pace): void {
-    this.minReportIntervalMs = message.minReportIntervalMs;
+    this.minReportIntervalMs = Math.max(INTERVAL_MIN_MS, message.minReportIntervalMs);
   }
 
   /** A router that does not answer is taken to be heard at once. */

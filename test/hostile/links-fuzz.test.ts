@@ -16,7 +16,7 @@ import {
 import { AGENT_SAMPLES, ROUTER_SAMPLES } from '../fixtures/frames/samples.ts';
 import { packed } from './links-peer.ts';
 
-const ROUNDS = 600;
+const ROUNDS = 2_000;
 const VALUES: readonly unknown[] = [
   ...[0, -0, -1e-9, -1, 0.001, 1, 2, 255, 65_535, 0xffff_ffff, 2 ** 53 - 1, 1e18, 1e300],
   ...[Number.NaN, Number.POSITIVE_INFINITY, null, true, '', 'x', 'a'.repeat(600), [], {}],
