@@ -115,7 +115,7 @@ describe('calibration', () => {
       kappa: 1,
       waitingPrefillTokens: 0,
       unattributedTokens: 0,
-      workingSetTokens: 0,
+      workingSetTokens: null,
     });
   });
 

@@ -132,7 +132,7 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
     largestPrefillMs: waiting.largestMs,
     prefillTps: rate?.tps ?? null,
     slotWaitMs: target.slots.slotWaitMs(open + (foreign?.open ?? 0), nowMs),
-    workingSetTokens: Math.round(target.kv.workingSetTokens(nowMs)),
+    workingSetTokens: whole(target.kv.workingSetTokens(nowMs)),
     itlMs: target.rates.itlMs,
     running: open + (foreign?.open ?? 0),
     runningMax,
@@ -151,6 +151,10 @@ function figuresOf(target: TargetState, derived: string[], nowMs: number): Figur
       generationTokens: scrape?.generationTokensTotal ?? null,
     },
   };
+}
+
+function whole(tokens: number | null): number | null {
+  return tokens === null ? null : Math.round(tokens);
 }
 
 /**

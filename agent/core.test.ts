@@ -371,7 +371,8 @@ describe('prefixes', () => {
     const evicted = router.prefixes().reduce((sum, each) => sum + each.evicted.length / 2, 0);
     // 30 chunks and 5 leaves came, 10 chunks of 128 tokens fit.
     expect(evicted).toBeGreaterThanOrEqual(20);
-    expect(router.report().workingSetTokens).toBeLessThanOrEqual(1_280);
+    // Nobody has come back: whether anybody will is unknown.
+    expect(router.report().workingSetTokens).toBeNull();
   });
 });
 

@@ -102,12 +102,14 @@ export class KvBook {
     this.index.evict(held, this.bytesPerToken);
   }
 
-  /** A report that acknowledges a request includes it, also between two counts. */
-  workingSetTokens(nowMs: number): number {
+  /** Null while nobody has come back: whether anybody will is unknown. A report that acknowledges a request includes it, also between two counts. */
+  workingSetTokens(nowMs: number): number | null {
     if (this.counted !== null && nowMs - this.counted.atMs < COUNT_EVERY_MS) {
       return this.counted.tokens + this.broughtTokens;
     }
-    const since = nowMs - this.gaps.tauMs(nowMs);
+    const tauMs = this.gaps.tauMs(nowMs);
+    if (tauMs === null) return null;
+    const since = nowMs - tauMs;
     const held = [...this.holds.values()].flat();
     const tokens =
       this.index.workingSetTokens(since, held, this.bytesPerToken) + this.openTokens(nowMs);

@@ -143,10 +143,10 @@ test('prefill tokens per second are over busy time, whatever the pauses', () => 
   expect(rate.tps()).toBeLessThan(4_300);
 });
 
-test('τ is the 90th percentile of the gaps between turns, 1 to 60 s, 30 s until seen', () => {
+test('τ is the 90th percentile of the gaps between turns, 1 to 60 s, unknown until seen', () => {
   const gaps = new TurnGaps();
-  expect(gaps.tauMs(0)).toBe(30_000);
   gaps.ended(0);
+  expect(gaps.tauMs(0)).toBeNull();
   for (let i = 1; i <= 100; i += 1) gaps.observe(i * 100);
   expect(gaps.tauMs(70_000)).toBe(9_000);
   for (let i = 0; i < 300; i += 1) gaps.observe(10);
@@ -163,4 +163,14 @@ test('τ is no less than the time watched while that is less than 30 s: only sho
   expect(gaps.tauMs(12_500)).toBe(11_000);
   expect(gaps.tauMs(31_400)).toBe(29_900);
   expect(gaps.tauMs(31_600)).toBe(1_000);
+});
+
+test('where hardly any turn is gone on from, nothing is kept for one', () => {
+  const gaps = new TurnGaps();
+  for (let k = 0; k < 100; k += 1) gaps.ended(100 * k);
+  expect([gaps.tauMs(10_000), gaps.tauMs(31_000)]).toEqual([null, 1_000]);
+  for (let k = 0; k < 20; k += 1) gaps.observe(20_000);
+  expect(gaps.tauMs(31_000)).toBe(20_000);
+  for (let k = 0; k < 600; k += 1) gaps.ended(40_000);
+  expect(gaps.tauMs(41_000)).toBe(1_000);
 });

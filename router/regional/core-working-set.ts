@@ -77,7 +77,8 @@ export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage):
   const restedMs = Math.max(0, request.arrivedMs - earlier.endedMs);
   gaps.observe(restedMs);
   const { cachedTokens } = usage;
-  if (moved || cachedTokens === null || restedMs > gaps.tauMs(state.nowMs)) return;
+  const tauMs = gaps.tauMs(state.nowMs);
+  if (moved || cachedTokens === null || tauMs === null || restedMs > tauMs) return;
   control.observe({ found: cachedTokens, could: earlier.tokens });
 }
 
