@@ -8,7 +8,7 @@
 
 import { ERRORS, FleetError } from '../../../shared/errors.ts';
 import { randomHex } from '../../../shared/runtime/entropy.ts';
-import { createMetrics, type GaugeRow } from '../../../shared/runtime/metrics.ts';
+import { createMetrics } from '../../../shared/runtime/metrics.ts';
 import { MetricsJournal, countJournal } from '../../../shared/runtime/metrics-journal.ts';
 import type { JournalEntry } from '../../../shared/runtime/metrics-journal.ts';
 import type { RoleRuntime } from '../../../shared/runtime/role.ts';
@@ -23,14 +23,15 @@ import { METRICS, METRICS_PREFIX, type MetricName } from '../metrics.ts';
 import type { Listen, RouterOptions, RouterReloadable } from '../options.ts';
 import { logRequest, refusedRecord } from '../request-log.ts';
 import { listenerLimits, type Beat, type DrainOptions } from '../start.ts';
-import type { Readiness, RouterStatus, WorkerStatus } from '../status.ts';
+import type { Readiness, RouterStatus } from '../status.ts';
 import { RegionalTls } from '../tls.ts';
 import { NoAnswerError, type Crew, type Member } from './crew.ts';
 import { GaugeRows } from './gauge-rows.ts';
 import type { Order } from './messages.ts';
-import { isReady, workersReadiness, type WorkerSays } from './readiness.ts';
+import { workersReadiness, type WorkerSays } from './readiness.ts';
 import { workerShare } from './shares.ts';
 import { GoneTotals, mergeStatuses } from './status-merge.ts';
+import { setWorkerGauges, workerStatuses } from './worker-status.ts';
 
 /** ms in which a worker answers a scrape, or is passed over. */
 const STATUS_MS = 1_000;
@@ -189,7 +190,7 @@ export class WorkersParent {
       status: async () => {
         const status = await this.status();
         for (const [name, rows] of this.gaugeRows.merged()) metrics.replace(name, rows);
-        this.setWorkerGauges(status.workers ?? []);
+        setWorkerGauges(metrics, status.workers ?? []);
         return status;
       },
       readiness: () => this.readiness(),
@@ -246,57 +247,14 @@ export class WorkersParent {
       config: runtime.configView?.() ?? null,
       ...facts,
       connections: { ...facts.connections, admin: this.listener?.connections ?? 0 },
-      workers: this.workerStatuses(),
+      workers: workerStatuses({
+        members: crew.members(),
+        says: this.says(),
+        last: this.last,
+        silent: this.silent,
+        share: workerShare(this.current, crew.members().length),
+      }),
     };
-  }
-
-  private workerStatuses(): WorkerStatus[] {
-    const says = new Map(this.says().map((each) => [each.number, each]));
-    const members = this.deps.crew.members();
-    const { settings, limits } = workerShare(this.current, members.length);
-    const { bodyBytesMax, openRequests } = limits;
-    const { queueMaxRequests, queueMaxBytes, prefixIndexBytes } = settings;
-    const share = { bodyBytesMax, openRequests, queueMaxRequests, queueMaxBytes, prefixIndexBytes };
-    return members.map((member) => {
-      const said = says.get(member.number);
-      const last = this.last.get(member.number);
-      return {
-        ...member,
-        ready: said !== undefined && isReady(said),
-        links: last?.links ?? null,
-        openRequests: last?.openRequests ?? null,
-        silent: this.silent.has(member.number),
-        limits: share,
-      };
-    });
-  }
-
-  private setWorkerGauges(workers: readonly WorkerStatus[]): void {
-    const rows = (read: (worker: WorkerStatus) => number | null): GaugeRow[] =>
-      workers.map((worker) => ({
-        labels: { worker: String(worker.number) },
-        value: read(worker),
-      }));
-    this.metrics.replace(
-      'worker_up',
-      rows(({ state }) => Number(state !== 'down')),
-    );
-    this.metrics.replace(
-      'worker_silent',
-      rows(({ silent }) => Number(silent)),
-    );
-    this.metrics.replace(
-      'worker_links',
-      rows(({ links }) => links),
-    );
-    this.metrics.replace(
-      'worker_open_requests',
-      rows(({ openRequests }) => openRequests),
-    );
-    this.metrics.replace(
-      'worker_connections',
-      rows(({ connections }) => connections),
-    );
   }
 
   /** Asks one worker, the next one each time, and names it. */
