@@ -2,13 +2,14 @@
 
 import { cpus } from 'node:os';
 import { VERSION } from '../shared/runtime/version.ts';
+import { MANY_ROUTERS } from '../sim/proofs/many-routers.ts';
 import { OVERLOAD } from '../sim/proofs/overload.ts';
 import type { Proof } from '../sim/proofs/proof.ts';
 import { SCALE_PROOF } from '../sim/proofs/scale.ts';
 import { WORKING_SET } from '../sim/proofs/working-set.ts';
 import { proveCommand } from './prove-command.ts';
 
-const PROOFS: readonly Proof[] = [OVERLOAD, WORKING_SET, SCALE_PROOF];
+const PROOFS: readonly Proof[] = [MANY_ROUTERS, OVERLOAD, WORKING_SET, SCALE_PROOF];
 
 process.exitCode = proveCommand(process.argv.slice(2), PROOFS, {
   out: (line) => console.log(line),

@@ -11,7 +11,7 @@
 //
 // Where the agent's reports come in turn (`turnMs`), equally urgent work needs no share: for that long after its report
 // a router has the target for itself, and what it sends is in the next router's report. It then decides as one router
-// does. The one whose next request is the youngest of three or more lets its turn pass.
+// does. The one whose next request is the youngest of four or more lets its turn pass.
 //
 // A target that stays idle lets everybody in after a while, in the same order: what others hold may not fit it, or they
 // may be gone.
@@ -30,6 +30,9 @@ export interface OtherQueues {
   /** For so long after a report its room is this router's alone, ms; null where agents do not give turns. */
   readonly turnMs: number | null;
 }
+
+/** Others that go before the one that lets its turn pass, at least. */
+const LAST_OF = 3;
 
 const NO_OTHERS: OtherQueues = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null };
 
@@ -75,7 +78,7 @@ export function shareOpensInMs(input: ShareInput, priority: number): number | nu
   const { others, holdMs, idleMs, patienceMs } = input;
   if (others.topPriority === null || priority < others.topPriority) return 0;
   if (others.turnMs !== null && priority === others.topPriority) {
-    const isLast = others.before >= Math.max(2, others.atTop);
+    const isLast = others.before >= Math.max(LAST_OF, others.atTop);
     if (input.reportAgeMs < others.turnMs && !isLast) return 0;
     return idleMs === null ? null : Math.max(0, patienceMs - idleMs);
   }

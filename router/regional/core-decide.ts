@@ -9,7 +9,7 @@ import type {
   DecisionReason,
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
-import { isLeftIdle, shareInMs } from './core-share.ts';
+import { shareInMs } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf, weigh } from './core-weigh.ts';
@@ -50,13 +50,12 @@ export function decide(
     state.settings,
   );
   const at = options.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
-  const best = open[at];
-  if (best === undefined) {
+  const chosen = open[at];
+  if (chosen === undefined) {
     return verdict(seen, { kind: 'queue', reason: 'all_full' }, NOBODY_DRAWN);
   }
   // Another router's turn at the best one is waited for: elsewhere its prefix would be computed again.
-  const chosen = rules.isItsTurn(best) ? best : rules.leftIdle();
-  if (chosen === null) {
+  if (!rules.isItsTurn(chosen)) {
     return verdict(seen, { kind: 'queue', reason: 'order' }, NOBODY_DRAWN);
   }
   const reason = sendReason(request, { chosen, weighing, probabilities });
@@ -94,18 +93,6 @@ class Rules {
     }
     if (turn) return 'kv_room';
     return free ? 'order' : 'all_full';
-  }
-
-  /** The cheapest that is left idle, open to this router; null where none is. */
-  leftIdle(): number | null {
-    const { weighing } = this.#seen;
-    for (let i = 0; i < weighing.count; i += 1) {
-      const k = weighing.ranked(i);
-      const target = weighing.targets[k] as TargetState;
-      if (weighing.full(k) || !isLeftIdle(this.#state, target)) continue;
-      if (this.isItsTurn(k) && this.hasRoom(k)) return k;
-    }
-    return null;
   }
 
   isItsTurn(k: number): boolean {

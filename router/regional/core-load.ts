@@ -73,8 +73,13 @@ export function reportedWaitMs(target: TargetState, curve: CostCurve): number | 
   return report.waitingPrefillTokens <= 0 ? 0 : prefillMs(curve, report.waitingPrefillTokens, 0);
 }
 
+/** What this router has sent and no report includes: by name, so that a proof can leave it out. */
+export const OWN_WORK = {
+  ms: (target: TargetState, curve: CostCurve): number => sumsMs(curve, target.unackedSums),
+};
+
 export function unackedMs(target: TargetState, curve: CostCurve): number {
-  return sumsMs(curve, target.unackedSums);
+  return OWN_WORK.ms(target, curve);
 }
 
 type Options = { curve: CostCurve; settings: RegionalSettings; nowMs: number };

@@ -41,11 +41,6 @@ export function shareInMs(
   );
 }
 
-/** It has had nothing to do for longer than an order among routers is worth. */
-export function isLeftIdle(state: RegionalState, { idleSinceMs }: TargetState): boolean {
-  return idleSinceMs !== null && state.nowMs - idleSinceMs >= patienceMs(state);
-}
-
 /** For a request in another router's queue to be sent, and to be seen in reports. */
 function patienceMs({ settings, links }: RegionalState): number {
   return 2 * reportIntervalMs(settings.minReportIntervalMs, links.size) + TRAVEL_MS;

@@ -1,0 +1,296 @@
+// Many routers decide as one: eight replicas, conversations with shared system prompts and returning turns, the same
+// arrivals by one router and by eight.
+//
+//   capacity  the most conversations a second that one router completes in a closed loop, measured first
+//   designed  reports as they are: eight routers' TTFT p95 ≤ 1.1 × one router's, hit ratio within 2 points
+//   second    agents that may report once a second: ≤ 1.5 ×
+//   late      links that bring each report a second after it was made: told, not bounded. What a router cannot know
+//             for a second is most of what a replica does in that time
+//   herd      64 equal requests at one instant, 8 to each router, on idle replicas: at most half more than the mean on one
+//   controls  a random pick and an index of own sends alone fail what `designed` has to hold; own sends not counted
+//             fail the herd, and are told in the table: reports make up for them within an interval
+//
+// TTFTs of all seeds are pooled: the p95 of one run varies by a fifth. Hit ratio: cached ÷ prompt tokens, as the engines
+// counted them.
+
+import { OWN_WORK } from '../../router/regional/core-load.ts';
+import type { RegionalSettings } from '../../shared/model/settings.ts';
+import type { AgentMessage } from '../../shared/protocol/messages.ts';
+import type { EngineProfile } from '../engine/profiles.ts';
+import { CHAT_SHAPE, type ConversationShape } from '../workloads/conversations.ts';
+import type { Wire } from '../world/link.ts';
+import { quantile, sum } from '../world/recorder.ts';
+import { DEMO } from '../world/test-worlds.ts';
+import { without } from '../world/without.ts';
+import { World } from '../world/world.ts';
+import type { Proof, ProofRow } from './proof.ts';
+
+const REPLICAS = 8;
+const WARM_MS = 10_000;
+const RUN_MS = 40_000;
+const TURNS = 4;
+
+/** Prefill is what is scarce: KV and batch have room for all live conversations. */
+const ROOMY: EngineProfile = { ...DEMO, kvBlocks: 4 * DEMO.kvBlocks, maxNumSeqs: 128 };
+
+const TALK: ConversationShape = {
+  ...CHAT_SHAPE,
+  systemTokens: 1_500,
+  systemPrompts: 4,
+  systemShare: 0.7,
+  firstTokens: [100, 2_000],
+  turnTokens: [20, 300],
+  answerTokens: [10, 100],
+  turns: [TURNS - 2, TURNS + 2],
+  thinkMs: [500, 5_000],
+};
+
+export type ReportAge = 'designed' | 'second' | 'late';
+export type Control = 'own_sends_off' | 'random_pick' | 'private_index';
+/** How clients and routers are: evenly, half of all at one router, a router that joins or dies halfway. */
+export type Course = 'even' | 'uneven' | 'joins' | 'dies';
+
+export interface Plan {
+  readonly seed: number;
+  readonly routers: number;
+  /** Conversations that begin a second. */
+  readonly perS: number;
+  readonly age?: ReportAge;
+  readonly control?: Control;
+  readonly course?: Course;
+  readonly forMs?: number;
+}
+
+export interface Served {
+  readonly ttftMs: readonly number[];
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** Agents that tell nobody which prefixes they hold. */
+const PRIVATE_INDEX: Wire = {
+  routerMessage: (message) => message,
+  agentMessage: (message): AgentMessage =>
+    message.kind === 'prefix'
+      ? { ...message, runs: [], leaves: [], evicted: new Uint32Array(0) }
+      : message,
+};
+
+/** Turns of one run, after it has warmed up. */
+export function serve(plan: Plan): Served {
+  const { control } = plan;
+  if (control !== 'own_sends_off') return run(plan);
+  let served: Served | null = null;
+  without(OWN_WORK, { name: 'ms', make: () => () => 0 }, () => {
+    served = run(plan);
+  });
+  if (served === null) throw new Error('nothing has run');
+  return served;
+}
+
+/** The most conversations a second that one router completes, by the number of them that are open at a time. */
+export function capacityPerS(forMs = RUN_MS): number {
+  const rates = [256, 384, 512].map((open) => {
+    const world = worldOf({ seed: 1, routers: 1, perS: 0 });
+    world.clients(TALK).closedLoop(open, 2_000);
+    world.run(WARM_MS);
+    const fromMs = world.nowMs;
+    world.run(forMs);
+    const done = world.recorder.rows.filter(
+      ({ end, endedMs }) => end?.kind === 'complete' && (endedMs ?? 0) >= fromMs,
+    );
+    return done.length / TURNS / (forMs / 1_000);
+  });
+  return Math.max(...rates);
+}
+
+/** How unevenly equal requests that all come at one instant, as many to each router, lie on idle replicas. */
+export function herd(seed: number, control?: Control): { most: number; mean: number } {
+  const routers = 8;
+  const place = (): { most: number; mean: number } => {
+    const world = worldOf({ seed, routers, perS: 0 });
+    const shape = { ...TALK, systemShare: 0, firstTokens: [900, 900], turns: [1, 1] } as const;
+    for (const router of world.routers) world.clients(shape, { routers: [router] }).burst(8);
+    world.run(60_000);
+    const counts = [...world.recorder.sentByReplica().values()];
+    return { most: Math.max(...counts), mean: sum(counts) / REPLICAS };
+  };
+  if (control !== 'own_sends_off') return place();
+  let placed = { most: 0, mean: 0 };
+  without(OWN_WORK, { name: 'ms', make: () => () => 0 }, () => {
+    placed = place();
+  });
+  return placed;
+}
+
+function worldOf({ seed, routers, age = 'designed', control }: Plan): World {
+  const router: Partial<RegionalSettings> = {
+    ...(age === 'second' ? { minReportIntervalMs: 1_000 } : {}),
+    ...(control === 'random_pick' ? { tieMs: 1e9 } : {}),
+  };
+  const world = new World({
+    seed,
+    profile: ROOMY,
+    replicas: REPLICAS,
+    routers,
+    router,
+    wire: control === 'private_index' ? PRIVATE_INDEX : null,
+    links: { delayMs: 0.3, jitterMs: 0.5, reportsLateMs: age === 'late' ? 1_000 : 0 },
+  });
+  world.runUntilReady();
+  return world;
+}
+
+function run(plan: Plan): Served {
+  const { perS, course = 'even', forMs = RUN_MS } = plan;
+  const world = worldOf(plan);
+  const fromMs = world.nowMs + WARM_MS;
+  const last = world.routers.at(-1);
+  if (course === 'joins') last?.stop();
+  if (course === 'uneven') {
+    world.clients(TALK, { routers: world.routers.slice(0, 1) }).openLoop(perS / 2);
+    world.clients(TALK, { routers: world.routers.slice(1) }).openLoop(perS / 2);
+  } else world.clients(TALK).openLoop(perS);
+  world.run(WARM_MS + forMs / 2);
+  if (course === 'joins') last?.start();
+  if (course === 'dies') last?.stop();
+  world.run(forMs / 2);
+  const { recorder } = world;
+  const rows = recorder.complete(fromMs);
+  return {
+    // Those that still wait have waited so long at least.
+    ttftMs: recorder.rows
+      .filter(({ arrivedMs, end }) => arrivedMs >= fromMs && end?.kind !== 'lost')
+      .map(({ arrivedMs, firstTokenMs }) => (firstTokenMs ?? world.nowMs) - arrivedMs),
+    promptTokens: sum(rows.map(({ end }) => end.usage.promptTokens)),
+    cachedTokens: sum(rows.map(({ end }) => end.usage.cachedTokens ?? 0)),
+  };
+}
+
+export interface Figures {
+  readonly requests: number;
+  readonly ttftMsP50: number;
+  readonly ttftMsP95: number;
+  readonly hitRatio: number;
+}
+
+/** All seeds together. */
+export function figuresOf(runs: readonly Served[]): Figures {
+  const ttftMs = runs.flatMap((served) => served.ttftMs);
+  return {
+    requests: ttftMs.length,
+    ttftMsP50: quantile(ttftMs, 0.5),
+    ttftMsP95: quantile(ttftMs, 0.95),
+    hitRatio:
+      sum(runs.map((served) => served.cachedTokens)) /
+      sum(runs.map((served) => served.promptTokens)),
+  };
+}
+
+/** Of eight routers' figures beside one router's. */
+export function failuresOf(one: Figures, many: Figures, ratio: number): string[] {
+  const times = many.ttftMsP95 / one.ttftMsP95;
+  const points = 100 * Math.abs(many.hitRatio - one.hitRatio);
+  return [
+    ...(times <= ratio ? [] : [`TTFT p95 is ${times.toFixed(2)} × one router's, above ${ratio}`]),
+    ...(points <= 2 ? [] : [`the hit ratio is ${points.toFixed(1)} points from one router's`]),
+  ];
+}
+
+interface Arm {
+  readonly name: string;
+  readonly plan: Omit<Plan, 'seed' | 'perS' | 'routers'>;
+  /** Bound of the p95's ratio; null where it is told and not bounded. */
+  readonly ratio: number | null;
+  /** It has to fail. */
+  readonly control: boolean;
+}
+
+const ARMS: readonly Arm[] = [
+  { name: 'designed', plan: {}, ratio: 1.1, control: false },
+  { name: 'second', plan: { age: 'second' }, ratio: 1.5, control: false },
+  { name: 'late', plan: { age: 'late' }, ratio: null, control: false },
+  { name: 'uneven', plan: { course: 'uneven' }, ratio: null, control: false },
+  { name: 'joins', plan: { course: 'joins' }, ratio: null, control: false },
+  { name: 'dies', plan: { course: 'dies' }, ratio: null, control: false },
+  { name: 'own_sends_off', plan: { control: 'own_sends_off' }, ratio: null, control: false },
+  ...(['random_pick', 'private_index'] as const).map((control): Arm => ({
+    name: control,
+    plan: { control },
+    ratio: 1.1,
+    control: true,
+  })),
+];
+
+export const MANY_ROUTERS: Proof = {
+  name: 'many-routers',
+  title: 'eight routers place requests as one does, whatever they cannot know of each other',
+  run: ({ quick, print }) => {
+    const failures: string[] = [];
+    const rows: ProofRow[] = [];
+    const seeds = quick ? [1] : [1, 2, 3, 4, 5];
+    const capacity = capacityPerS();
+    print(`capacity: ${capacity.toFixed(1)} conversations a second, ${TURNS} turns each`);
+    for (const load of quick ? [0.8] : [0.8, 1.1]) {
+      const perS = load * capacity;
+      const alone = seeds.map((seed) => serve({ seed, perS, routers: 1 }));
+      const one = figuresOf(alone);
+      const note = (arm: string, runs: readonly Served[], routers: number): void => {
+        for (const [name, figures] of [
+          ...runs.map((each, k) => [String(seeds[k]), figuresOf([each])] as const),
+          ['all', figuresOf(runs)] as const,
+        ]) {
+          const own = name === 'all' ? one : figuresOf([alone[seeds.indexOf(Number(name))]!]);
+          const p95Ratio = figures.ttftMsP95 / own.ttftMsP95;
+          rows.push({ arm, load, seed: name, routers, ...figures, p95Ratio });
+          print(lineOf({ arm, load, name, figures, p95Ratio }));
+        }
+      };
+      note('one', alone, 1);
+      for (const { name, plan, ratio, control } of ARMS) {
+        const runs = seeds.map((seed) => serve({ ...plan, seed, perS, routers: 8 }));
+        note(name, runs, 8);
+        const wrong = ratio === null ? [] : failuresOf(one, figuresOf(runs), ratio);
+        if (!control) failures.push(...wrong.map((each) => `${name} at ${load}: ${each}`));
+        else if (wrong.length === 0) failures.push(`the control ${name} at ${load} passes`);
+      }
+    }
+    herdRows(seeds, { rows, failures, print });
+    return { failures, rows };
+  },
+};
+
+function herdRows(
+  seeds: readonly number[],
+  to: { rows: ProofRow[]; failures: string[]; print: (line: string) => void },
+): void {
+  for (const seed of seeds) {
+    const { most, mean } = herd(seed);
+    to.rows.push({ arm: 'herd', seed, most, mean });
+    to.print(`herd  seed ${seed}: ${most} at most on one replica, ${mean} on average`);
+    if (most > 1.5 * mean) to.failures.push(`a herd of seed ${seed} puts ${most} on one replica`);
+    const untold = herd(seed, 'own_sends_off');
+    to.rows.push({ arm: 'herd: own_sends_off', seed, ...untold });
+    if (untold.most <= 1.5 * mean) to.failures.push(`the control of the herd passes, seed ${seed}`);
+  }
+}
+
+function lineOf(of: {
+  arm: string;
+  load: number;
+  name: string;
+  figures: Figures;
+  p95Ratio: number;
+}): string {
+  const { requests, ttftMsP50, ttftMsP95, hitRatio } = of.figures;
+  return [
+    of.arm.padEnd(14),
+    `${Math.round(100 * of.load)} %`.padStart(6),
+    `seed ${of.name}`.padStart(9),
+    `${requests} turns`.padStart(12),
+    `p50 ${ttftMsP50.toFixed(0)} ms`.padStart(13),
+    `p95 ${ttftMsP95.toFixed(0)} ms`.padStart(14),
+    `hit ${hitRatio.toFixed(3)}`,
+    `× ${of.p95Ratio.toFixed(2)}`,
+  ].join('  ');
+}
