@@ -82,3 +82,15 @@ test('shows what waits: requests, seconds of prefill, the oldest, and what a new
   rig.report('a', { phase: 'dead' });
   expect(await exposition(rig)).not.toContain(`${METRICS_PREFIX}queue_predicted_wait_seconds{`);
 });
+
+test('working-set admission shows its bound and who waits for KV room; off, it has no bound', async () => {
+  const rig = new CoreRig();
+  rig.ready('a', { kvCapacityTokens: 1_000, workingSetTokens: 900 });
+  rig.arrive();
+  const text = await exposition(rig);
+  expect(text).toContain(`${METRICS_PREFIX}kv_held_requests{pool="pool"} 1`);
+  expect(text).toContain(`${METRICS_PREFIX}working_set_bound_ratio{pool="pool"} 0.9`);
+  expect(text).not.toContain(`${METRICS_PREFIX}turn_hit_ratio{`);
+  const off = await exposition(new CoreRig({ settings: { workingSetBound: null } }));
+  expect(off).not.toContain(`${METRICS_PREFIX}working_set_bound_ratio{`);
+});
