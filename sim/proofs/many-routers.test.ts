@@ -1,8 +1,10 @@
 // Eight routers before one pool place requests as one does; each thing that lets them is taken away once. In full:
 // `npm run prove -- many-routers`.
 
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { failuresOf, figuresOf, herd, serve } from './many-routers.ts';
+
+vi.setConfig({ testTimeout: 120_000 });
 
 /** About three quarters of what one router brings out of the pool, conversations a second. */
 const PER_S = 14;
