@@ -242,19 +242,19 @@ function plainDraw(
   const weighing = weigh(state, request);
   const room = roomForNew(state, request, weighing);
   const all = weighing.targets.map((_, k) => weighing.at(k));
-  const allowed = all.filter(
-    (one) =>
-      shareInMs(state, one.target, request.request.priority) === 0 &&
-      (room?.acts !== true || room.of(one).state !== 'full'),
-  );
-  if (!allowed.some(({ load }) => !load.full)) return null;
-  const open = allowed.filter(({ load }) => !load.closed);
+  const isItsTurn = ({ target }: Scored): boolean =>
+    shareInMs(state, target, request.request.priority) === 0;
+  const roomy = all.filter((one) => room?.acts !== true || room.of(one).state !== 'full');
+  if (!roomy.some((one) => !one.load.full && isItsTurn(one))) return null;
+  const open = roomy.filter(({ load }) => !load.closed);
   const costs = open.map((one) => one.costMs);
   const probabilities = drawProbabilities(costs, state.settings);
   const at = draw(probabilities, seededRandom(DRAWN_BY));
+  const picked = open[at];
+  if (picked === undefined || !isItsTurn(picked)) return null;
   return {
     drawn: new Map(open.map(({ target }, k) => [target.key, probabilities[k] ?? 0])),
-    chosen: open[at]?.target.key ?? null,
+    chosen: picked.target.key,
   };
 }
 
