@@ -22,8 +22,22 @@ export function crossProblems(config: FleetConfig, given: Given): readonly Probl
     ...tlsProblems(config),
     ...keyProblems(config),
     ...limitProblems(config),
+    ...boundProblems(config),
     ...regionProblems(config),
     ...(config.agent === undefined ? [] : agentProblems(config.agent, config, given)),
+  ];
+}
+
+/** The least, the start and the greatest bound of working-set admission are in this order. */
+function boundProblems({ router }: FleetConfig): Problem[] {
+  const { workingSetBound, workingSetBoundMin, workingSetBoundMax } = router.routing;
+  if (workingSetBound === null) return [];
+  if (workingSetBoundMin <= workingSetBound && workingSetBound <= workingSetBoundMax) return [];
+  return [
+    {
+      path: ['router', 'routing', 'workingSetBound'],
+      message: `is ${workingSetBound}, which is not between workingSetBoundMin (${workingSetBoundMin}) and workingSetBoundMax (${workingSetBoundMax})`,
+    },
   ];
 }
 

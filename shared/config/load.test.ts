@@ -89,6 +89,12 @@ describe('diagnostics', () => {
     );
   });
 
+  it('keep the bound of working-set admission between its least and its greatest', () => {
+    expect(errorOf('router: { routing: { workingSetBound: 0.4 } }')).toContain(
+      'router.routing.workingSetBound: is 0.4, which is not between workingSetBoundMin (0.5) and workingSetBoundMax (1.2)',
+    );
+  });
+
   it('say what an empty section and a wrong kind of value should be', () => {
     expect(errorOf('router:')).toBe(
       'fleet.yaml:1:8: router: is empty; give a section of keys or remove the key',
