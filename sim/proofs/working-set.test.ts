@@ -8,7 +8,7 @@ const print = (line: string): number => said.push(line);
 
 test('just below capacity nobody waits; at twice as much turns go on as with the best bound, and without the rule collapse', () => {
   const { failures, rows } = sweep(
-    { loads: [0.9, 2], statics: ['none', 0.9], seeds: [1], warmMs: 80_000, measureMs: 30_000 },
+    { loads: [0.9, 2], statics: ['none', 0.9], seeds: [1], warmMs: 80_000, measureMs: 25_000 },
     print,
   );
   expect(failures).toEqual([]);

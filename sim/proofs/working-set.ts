@@ -152,7 +152,7 @@ export function overruns(
   const rows: ProofRow[] = [];
   const measure = (seed: number, routers: number, control: 'no' | 'alone' | 'off'): number => {
     const { admissions, conversations } = measureOverrun({
-      ...{ seed, routers, forMs: 40_000 },
+      ...{ seed, routers, forMs: 15_000 },
       bound: control === 'off' ? 'none' : 0.9,
       alone: control === 'alone',
     });
