@@ -33,6 +33,7 @@ import type {
   ReplicaState,
   TargetState,
 } from './core-state.ts';
+import { lookForRoom, noteTurnEnds } from './core-working-set.ts';
 import { dropReplica, newReplica, resumeOf, setRanks } from './core-targets.ts';
 
 const REPLICAS_MAX = 4_096;
@@ -248,6 +249,7 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   }
   const before = target.report?.phase ?? null;
   alarmUnknown(state, target, report);
+  lookForRoom(state, target, report);
   target.report = report;
   target.receivedMs = state.nowMs;
   target.released = { requests: 0, prefillMs: 0 };
@@ -316,7 +318,10 @@ function prefixes(state: RegionalState, target: TargetState, message: PrefixMess
       message: { kind: 'resync', replica: replica.id, rank },
     });
   }
-  if (message.seq !== 0) return;
+  if (message.seq !== 0) {
+    noteTurnEnds(state, target, message);
+    return;
+  }
   // A snapshot may be older than what was sent since: those prompts are expected there too.
   for (const lease of target.leases.values()) {
     if (lease.orphan) continue;
