@@ -58,6 +58,7 @@ export class LinkProxy {
   }
 
   private pass(from: Socket, to: Socket): void {
+    const line = new Line(to);
     this.sockets.add(from);
     from.setNoDelay(true);
     from.on('error', () => undefined);
@@ -68,8 +69,35 @@ export class LinkProxy {
     from.on('data', (bytes: Buffer) => {
       const { trouble } = this;
       if (trouble.kind === 'hole') return;
-      if (trouble.kind !== 'late') return void to.write(bytes);
-      setTimeout(() => to.writable && to.write(bytes), trouble.ms);
+      line.add(bytes, trouble.kind === 'late' ? trouble.ms : 0);
     });
+  }
+}
+
+/** One direction: nothing overtakes what is late, also when the trouble is over. */
+class Line {
+  private readonly to: Socket;
+  private readonly waiting: { readonly dueMs: number; readonly bytes: Buffer }[] = [];
+
+  constructor(to: Socket) {
+    this.to = to;
+  }
+
+  add(bytes: Buffer, lateMs: number): void {
+    const first = this.waiting.length === 0;
+    if (first && lateMs === 0) return void this.to.write(bytes);
+    this.waiting.push({ dueMs: performance.now() + lateMs, bytes });
+    if (first) setTimeout(() => this.flush(), lateMs);
+  }
+
+  private flush(): void {
+    for (;;) {
+      const [next] = this.waiting;
+      if (next === undefined) return;
+      const leftMs = next.dueMs - performance.now();
+      if (leftMs > 0) return void setTimeout(() => this.flush(), leftMs);
+      this.waiting.shift();
+      if (this.to.writable) this.to.write(next.bytes);
+    }
   }
 }
