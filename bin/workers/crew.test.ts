@@ -68,6 +68,8 @@ let time: ManualTime;
 let lines: { msg: string; level: number; restartInMs?: number }[];
 let ended: [number, boolean][];
 let untaken: Socket[];
+/** What each worker was told of all ports before it listened. */
+let told: (readonly number[])[];
 
 beforeEach(() => {
   FakeWorker.all.length = 0;
@@ -75,11 +77,13 @@ beforeEach(() => {
   lines = [];
   ended = [];
   untaken = [];
+  told = [];
 });
 
 function crewOf(
   count: number,
   spawn = (number: number, events: WorkerEvents): CrewProcess => new FakeWorker(number, events),
+  linksPortOf = (_number: number): number => 0,
 ): ProcessCrew {
   const log = createLog({
     level: 'info',
@@ -88,8 +92,11 @@ function crewOf(
   });
   return new ProcessCrew({
     ...{ count, clock: time, timers: time, log, spawn, drainMs: 1_000 },
-    startOf: () => null as never,
-    linksPortOf: () => 0,
+    startOf: (_number, _own, linkPorts) => {
+      told.push(linkPorts);
+      return null as never;
+    },
+    linksPortOf,
     events: {
       onMessage: () => undefined,
       onEnded: (number, died) => void ended.push([number, died]),
@@ -117,6 +124,24 @@ describe('a crew', () => {
     expect(FakeWorker.all.map(({ ports }) => ports)).toEqual(
       Array.from({ length: 3 }, () => [[8_001, 8_002, 8_003]]),
     );
+  });
+
+  test('tells a worker the ports of all before it listens: agents that are there first hear of them', async () => {
+    const crew = crewOf(2, undefined, (number) => 8_000 + number);
+    await crew.start();
+    worker(0).end(KILLED);
+    time.advance(1_000);
+    await settle();
+    expect(told).toEqual(Array.from({ length: 3 }, () => [8_001, 8_002]));
+  });
+
+  test('tells no ports that the system has yet to choose', async () => {
+    const crew = crewOf(2);
+    await crew.start();
+    worker(0).end(KILLED);
+    time.advance(1_000);
+    await settle();
+    expect(told).toEqual([[], [], [8_001, 8_002]]);
   });
 
   test('cannot be where there are no processes, and says why', async () => {

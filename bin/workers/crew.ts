@@ -33,8 +33,12 @@ export interface CrewDeps {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly log: Logger;
-  /** What worker `number` is to run with now. */
-  readonly startOf: (number: number, linksPort: number) => WorkerStart;
+  /** What worker `number` is to run with now. `linkPorts`: of all workers, `linksPort` its own among them. */
+  readonly startOf: (
+    number: number,
+    linksPort: number,
+    linkPorts: readonly number[],
+  ) => WorkerStart;
   /** The port that worker `number` is to have; 0: any. */
   readonly linksPortOf: (number: number) => number;
   readonly drainMs: number;
@@ -186,7 +190,7 @@ export class ProcessCrew implements Crew {
   }
 
   async #begin(seat: Seat): Promise<void> {
-    const start = this.#deps.startOf(seat.number, seat.linksPort);
+    const start = this.#deps.startOf(seat.number, seat.linksPort, this.#linkPorts());
     const order = { kind: 'start', start } as const;
     if (seat.process === null) throw new NoAnswerError('the worker is gone');
     const answer = await seat.process.order(order, START_MS);
@@ -196,8 +200,14 @@ export class ProcessCrew implements Crew {
     this.#deps.events.onUp();
   }
 
-  #tellPorts(): void {
+  /** Agents are told at their welcome: a worker knows them before it listens. Empty while the system has yet to choose. */
+  #linkPorts(): readonly number[] {
     const ports = this.#seats.map(({ linksPort }) => linksPort);
+    return ports.includes(0) ? [] : ports;
+  }
+
+  #tellPorts(): void {
+    const ports = this.#linkPorts();
     for (const { process } of this.#seats) process?.tell({ kind: 'ports', ports });
   }
 

@@ -130,7 +130,8 @@ class Worker {
   }
 
   async #start(start: WorkerStart): Promise<Answers['start']> {
-    const { number, options, clientsPort, marked } = start;
+    const { number, options, clientsPort, linkPorts, marked } = start;
+    this.#linkPorts = linkPorts;
     const { startRegionalRouter } = await import('../../router/regional/start.ts');
     const log = createLog(start.log).child({ worker: number });
     process.on('uncaughtException', (err) => {

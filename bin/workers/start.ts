@@ -34,10 +34,8 @@ export async function startWorkers(
   const crew = new ProcessCrew({
     ...{ count, clock: runtime.clock, timers: runtime.timers, log: runtime.log, drainMs },
     linksPortOf: (number) => workerLinkPort(links.port, number),
-    startOf: (number, linksPort) => ({
-      number,
-      count,
-      log,
+    startOf: (number, linksPort, linkPorts) => ({
+      ...{ number, count, log, linkPorts },
       options: {
         ...options,
         links: { ...links, port: linksPort },

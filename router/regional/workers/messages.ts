@@ -27,6 +27,8 @@ export interface WorkerStart {
   readonly options: RouterOptions;
   /** Where the parent accepts its connections. */
   readonly clientsPort: number;
+  /** Where each worker listens for agents; empty where that is yet to be told. */
+  readonly linkPorts: readonly number[];
   /** The router is out of its balancer. */
   readonly marked: boolean;
 }
