@@ -234,6 +234,24 @@ describe('a worker that dies', () => {
   });
 });
 
+test('a worker that is starting when the router ends does not come up any more', async () => {
+  const crew = crewOf(2, (number, events) => {
+    const fake = new FakeWorker(number, events);
+    if (FakeWorker.all.length === 3) fake.order = () => new Promise(() => undefined);
+    return fake;
+  });
+  await crew.start();
+  worker(0).end(KILLED);
+  time.advance(100);
+  expect(states(crew)).toEqual(['starting', 'up']);
+  await crew.order<'drain'>(2, { kind: 'drain', acceptMs: 0, drainMs: 0 }, 1);
+  expect(states(crew)).toEqual(['down', 'up']);
+  expect(ended).toEqual([
+    [1, true],
+    [1, false],
+  ]);
+});
+
 describe('a worker that was signalled', () => {
   test('drains, is closed and replaced at once', async () => {
     const crew = crewOf(2);

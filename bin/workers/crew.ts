@@ -123,11 +123,15 @@ export class ProcessCrew implements Crew {
     this.#tellPorts();
   }
 
-  /** From now on nobody is started again. */
+  /** From now on nobody is started again, and who is not up yet does not come up any more. */
   end(): void {
+    if (this.#ending) return;
     this.#ending = true;
     this.#stopWatch();
-    for (const seat of this.#seats) seat.cancelRestart();
+    for (const seat of this.#seats) {
+      seat.cancelRestart();
+      if (seat.state === 'starting') seat.process?.kill();
+    }
   }
 
   /** Resolves when no process is left; what has not ended by itself within `END_MS` is ended. */

@@ -27,6 +27,8 @@ const BEAT_MS = 1_000;
 
 class Worker {
   #router: RunningRouter | null = null;
+  /** Never where it cannot start: its parent ends it then. */
+  readonly #started = Promise.withResolvers<RunningRouter>();
   #take: ((socket: Socket) => void) | null = null;
   #linkPorts: readonly number[] = [];
   #ended = 0;
@@ -96,8 +98,8 @@ class Worker {
 
   async #obey(order: Order): Promise<Answers[keyof Answers]> {
     if (order.kind === 'start') return this.#start(order.start);
-    const router = this.#router;
-    if (router === null) throw new Error('the worker has not been started');
+    // What it is told meanwhile holds for it as for those that are up.
+    const router = await this.#started.promise;
     switch (order.kind) {
       case 'status':
         // So what is scraped has all that ended before.
@@ -143,15 +145,17 @@ class Worker {
       systemTimers,
     );
     this.#journal = journal;
-    this.#router = await startRegionalRouter(options, processRuntime(log), {
+    const router = await startRegionalRouter(options, processRuntime(log), {
       source: { port: clientsPort, start: (take) => (this.#take = take) },
       metrics: journal,
       linkPorts: () => this.#linkPorts,
     });
-    if (marked) this.#router.mark(true);
+    this.#router = router;
+    if (marked) router.mark(true);
+    this.#started.resolve(router);
     systemTimers.every(BEAT_MS, () => this.#beat());
     this.#beat();
-    return { linksPort: this.#router.linksPort };
+    return { linksPort: router.linksPort };
   }
 
   #beat(): void {

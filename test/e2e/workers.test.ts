@@ -346,6 +346,20 @@ describe('a new configuration', () => {
     expect(answers()).toHaveLength(before + 5);
     expect((await settled()).map(({ state }) => state)).toEqual(['up', 'up']);
   });
+
+  test('reaches a worker that is starting', async () => {
+    const text = await readFile(fleet.config, 'utf8');
+    const pid = pidOf(await settled(), 2);
+    process.kill(pid, 'SIGKILL');
+    await fleet.whenStatus(({ workers = [] }) => {
+      const again = workers[1];
+      return again?.pid !== pid && (again?.state === 'starting' || again?.state === 'up');
+    });
+    await write(text.replace('model: { pool', 'other: { engineModel: model, pool'));
+    await settled();
+    expect(await models()).toEqual(['other']);
+    await write(text);
+  });
 });
 
 describe('a signal', () => {

@@ -100,6 +100,19 @@ describe('a new generation', () => {
     expect(parent.reloadable).toBe(options.reloadable);
   });
 
+  test('goes to workers that are starting, and is taken back from those that began meanwhile', async () => {
+    crew.list[1] = { ...member(2), state: 'starting' };
+    await parent.reload(generation(9));
+    expect(depths(2)).toEqual([9]);
+    crew.list[1] = { ...member(2), state: 'down' };
+    crew.refuses.set(1, new FleetError('tls_unusable', 'no'));
+    const refused = parent.reload(generation(10));
+    await Promise.resolve();
+    crew.list[1] = { ...member(2), state: 'starting' };
+    await expect(refused).rejects.toThrow('no');
+    expect(depths(2)).toEqual([9, 9]);
+  });
+
   test('is not held up by a worker that does not answer: it takes it when it wakes', async () => {
     crew.refuses.set(2, new NoAnswerError('not in time'));
     await parent.reload(generation(9));
@@ -169,5 +182,15 @@ describe('operators', () => {
     });
     for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 0 });
     expect(JSON.parse((await get('/v1/drain')).text)).toMatchObject({ drained: true, open: 0 });
+  });
+
+  test('see how far it is when it was told to end, too', async () => {
+    await parent.drain({ acceptMs: 0, drainMs: 0 });
+    const readiness = { ready: false, checks: [] };
+    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 1 });
+    const at = async (): Promise<unknown> => JSON.parse((await get('/v1/drain')).text);
+    expect(await at()).toEqual({ draining: true, drained: false, open: 2 });
+    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 0 });
+    expect(await at()).toEqual({ draining: true, drained: true, open: 0 });
   });
 });

@@ -168,6 +168,7 @@ export class WorkersParent {
 
   async drain({ acceptMs, drainMs }: DrainOptions): Promise<void> {
     this.ending = true;
+    this.markedMs ??= this.deps.runtime.clock.nowMs();
     const timeoutMs = acceptMs + drainMs + DRAIN_MARGIN_MS;
     await this.all({ kind: 'drain', acceptMs, drainMs }, timeoutMs);
   }
@@ -290,17 +291,14 @@ export class WorkersParent {
   private async swap(next: RouterReloadable): Promise<void> {
     const before = this.current;
     this.tls.look();
-    const members = this.members('up', 'leaving');
     const order = (reloadable: RouterReloadable) =>
       ({
         kind: 'reload',
         reloadable: workerShare(reloadable, this.deps.crew.members().length),
       }) as const;
-    // Whoever starts meanwhile starts with it.
+    // Who is starting began with the one before; whoever begins from now on begins with this one.
     this.current = next;
-    const outcomes = await Promise.all(
-      members.map(({ number }) => this.tried(number, order(next), RELOAD_MS)),
-    );
+    const outcomes = await this.all(order(next), RELOAD_MS);
     const failure = outcomes.find(
       (outcome) => outcome !== null && !(outcome instanceof NoAnswerError),
     );
@@ -310,7 +308,7 @@ export class WorkersParent {
       return;
     }
     this.current = before;
-    await Promise.all(members.map(({ number }) => this.tried(number, order(before), RELOAD_MS)));
+    await this.all(order(before), RELOAD_MS);
     throw failure;
   }
 
@@ -324,9 +322,10 @@ export class WorkersParent {
     }
   }
 
-  private async all(order: Order, timeoutMs: number): Promise<void> {
+  /** Tells all that have a process; what each of them met. */
+  private all(order: Order, timeoutMs: number): Promise<(Error | null)[]> {
     const members = this.members('up', 'leaving', 'starting');
-    await Promise.all(members.map(({ number }) => this.tried(number, order, timeoutMs)));
+    return Promise.all(members.map(({ number }) => this.tried(number, order, timeoutMs)));
   }
 
   private members(...states: readonly Member['state'][]): Member[] {
