@@ -5,13 +5,15 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { ManualTime } from '../../shared/runtime/manual-time.ts';
 import { Acceptor, pickTaker, type Taker } from './acceptor.ts';
 
-const taker = (connections: number, untakenForMs = 0) => ({ connections, untakenForMs });
+const taker = (connections: number, untakenForMs = 0, readyPools = 1) => ({
+  ...{ connections, untakenForMs, readyPools },
+});
 
 describe('the worker for the next connection', () => {
   test('is the one with the fewest, so that 64 go evenly to any number of workers', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 64 }), fc.integer({ min: 0 }), (workers, from) => {
-        const takers = Array.from({ length: workers }, () => ({ connections: 0, untakenForMs: 0 }));
+        const takers = Array.from({ length: workers }, () => taker(0));
         for (let turn = from; turn < from + 64; turn += 1) {
           const next = pickTaker(takers, turn);
           if (next !== null) next.connections += 1;
@@ -37,6 +39,16 @@ describe('the worker for the next connection', () => {
     expect(pickTaker([hangs, works], 0)).toBe(works);
     expect(pickTaker([hangs], 0)).toBe(hangs);
     expect(pickTaker([], 0)).toBeNull();
+  });
+
+  test('is none that has no replicas yet, or of fewer pools, while another that takes has', () => {
+    const begins = taker(0, 0, 0);
+    const half = taker(0, 0, 1);
+    const works = taker(40, 0, 2);
+    expect(pickTaker([begins, half, works], 0)).toBe(works);
+    expect(pickTaker([begins, half], 0)).toBe(half);
+    expect(pickTaker([begins, taker(1, 0, 0)], 0)).toBe(begins);
+    expect(pickTaker([begins, taker(40, 250, 2)], 0)).toBe(begins);
   });
 });
 
@@ -64,7 +76,7 @@ describe('connections that no worker can take', () => {
     await once(second, 'connect');
     await expect.poll(() => acceptor.held).toBe(1);
     const handed: Socket[] = [];
-    takers.push({ connections: 0, untakenForMs: 0, hand: (socket) => handed.push(socket) });
+    takers.push({ ...taker(0), hand: (socket) => handed.push(socket) });
     acceptor.release();
     expect(handed).toHaveLength(1);
     expect(acceptor.held).toBe(0);

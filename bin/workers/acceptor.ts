@@ -1,5 +1,6 @@
 // The listener of clients of a router with workers. The parent accepts and hands each connection to the worker that has
-// the fewest: it never reads from one, TLS included, whose handshakes are the workers' work.
+// the fewest, of those that know a ready replica in the most pools: one that has just begun, or that agents do not reach,
+// would refuse what the others can serve. It never reads from one, TLS included, whose handshakes are the workers' work.
 //
 // Why not otherwise (a server of one line behind each; 64 connections to 4 workers, five times; 6,000 short ones on 2 cores;
 // a worker that stands still is killed while 64 arrive):
@@ -22,6 +23,8 @@ export interface Taker {
   readonly connections: number;
   /** How long the first of those that it has not taken yet has waited, ms; 0: it has taken all. */
   readonly untakenForMs: number;
+  /** Pools in which it last said that a replica is ready. */
+  readonly readyPools: number;
   hand(socket: Socket): void;
 }
 
@@ -101,13 +104,15 @@ export class Acceptor {
   }
 }
 
-/** The one with the fewest connections; of several, the next in turn. */
+/** Of those that take and know the most, the one with the fewest connections; of several, the next in turn. */
 export function pickTaker<T extends Omit<Taker, 'hand'>>(
   takers: readonly T[],
   turn: number,
 ): T | null {
   const quick = takers.filter(({ untakenForMs }) => untakenForMs < HANGS_MS);
-  const among = quick.length > 0 ? quick : takers;
+  const able = quick.length > 0 ? quick : takers;
+  const most = Math.max(...able.map(({ readyPools }) => readyPools));
+  const among = able.filter(({ readyPools }) => readyPools === most);
   const fewest = Math.min(...among.map(({ connections }) => connections));
   const best = among.filter(({ connections }) => connections === fewest);
   return best[turn % Math.max(1, best.length)] ?? null;

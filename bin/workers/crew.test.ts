@@ -16,6 +16,7 @@ class FakeWorker implements CrewProcess {
   readonly pid: number;
   readonly connections = 0;
   readonly untakenForMs = 0;
+  readonly readyPools = 1;
   readonly orders: Order['kind'][] = [];
   readonly whenGone: Promise<WorkerEnd>;
   readonly ports: (readonly number[])[] = [];
@@ -282,7 +283,7 @@ describe('a worker that was signalled', () => {
 test('a worker that has said nothing for 30 looks is ended, and another takes its place', async () => {
   const crew = crewOf(2);
   await crew.start();
-  const beat = { readiness: { ready: true, checks: [] }, openRequests: 0 };
+  const beat = { readiness: { ready: true, checks: [] }, openRequests: 0, readyPools: 1 };
   for (let s = 0; s < 29; s += 1) {
     time.advance(1_000);
     worker(1).say({ kind: 'beat', beat });

@@ -58,6 +58,7 @@ export class WorkerProcess implements CrewProcess {
   #handed = 0;
   #ended = 0;
   #orders = 0;
+  #readyPools = 0;
   #gone = false;
   readonly #whenGone: Promise<WorkerEnd>;
   #tellGone: (end: WorkerEnd) => void = () => undefined;
@@ -96,6 +97,10 @@ export class WorkerProcess implements CrewProcess {
   get untakenForMs(): number {
     const first = this.#untaken[0];
     return first === undefined ? 0 : this.#clock.nowMs() - first.handedMs;
+  }
+
+  get readyPools(): number {
+    return this.#readyPools;
   }
 
   hand(socket: Socket): void {
@@ -164,6 +169,10 @@ export class WorkerProcess implements CrewProcess {
         // The worker has its own hold of them now.
         for (const { socket } of this.#untaken.splice(0, message.taken)) socket.destroy();
         this.#ended += message.ended;
+        return;
+      case 'beat':
+        this.#readyPools = message.beat.readyPools;
+        this.#events.onMessage(message);
         return;
       default:
         this.#events.onMessage(message);

@@ -60,6 +60,8 @@ export interface RunningRouter {
 export interface Beat {
   readonly readiness: Readiness;
   readonly openRequests: number;
+  /** Pools with a replica that a live report calls ready. */
+  readonly readyPools: number;
 }
 
 /** What a router has from its parent where it is one of several workers. */
@@ -252,7 +254,11 @@ class RegionalRouter implements RunningRouter {
 
   beat(): Beat {
     const status = this.coreStatus();
-    return { readiness: readinessOf(status, this.leaving), openRequests: status.openRequests };
+    return {
+      readiness: readinessOf(status, this.leaving),
+      openRequests: status.openRequests,
+      readyPools: status.pools.filter(({ ready }) => ready > 0).length,
+    };
   }
 
   mark(on: boolean): boolean {

@@ -217,6 +217,7 @@ describe('a worker killed', () => {
       if (kill < kills) process.kill(pidOf(workers, 1 + (kill % 2)), 'SIGKILL');
     }
     await load.end();
+    expect(load.refused).toBe(0);
     const after = countersOf(await fleet.metrics());
     expect(fallen(last, after)).toEqual([]);
     const counted = complete(after) - complete(before);
@@ -239,6 +240,8 @@ describe('a worker killed', () => {
 class Load {
   readonly width: number;
   complete = 0;
+  /** Whose worker had no replica, say; not those whose worker was killed. */
+  refused = 0;
   private ending = false;
   private readonly clients: Promise<void>[];
 
@@ -264,6 +267,7 @@ class Load {
         });
         await body.text();
         if (statusCode === 200) this.complete += 1;
+        else this.refused += 1;
       } catch {
         // Its worker was killed.
       } finally {

@@ -170,7 +170,7 @@ describe('operators', () => {
   test('learn that it is not ready while no worker says so, or while it is out of its balancer', async () => {
     expect((await get('/readyz')).status).toBe(503);
     const readiness = { ready: true, checks: [] };
-    parent.beat(1, { readiness, openRequests: 3 });
+    parent.beat(1, { readiness, openRequests: 3, readyPools: 1 });
     expect((await get('/readyz')).status).toBe(200);
     expect((await get('/v1/drain', '')).status).toBe(200);
     expect((await get('/readyz')).status).toBe(503);
@@ -180,17 +180,17 @@ describe('operators', () => {
       draining: true,
       drained: false,
     });
-    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 0 });
+    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 0, readyPools: 1 });
     expect(JSON.parse((await get('/v1/drain')).text)).toMatchObject({ drained: true, open: 0 });
   });
 
   test('see how far it is when it was told to end, too', async () => {
     await parent.drain({ acceptMs: 0, drainMs: 0 });
     const readiness = { ready: false, checks: [] };
-    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 1 });
+    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 1, readyPools: 1 });
     const at = async (): Promise<unknown> => JSON.parse((await get('/v1/drain')).text);
     expect(await at()).toEqual({ draining: true, drained: false, open: 2 });
-    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 0 });
+    for (const number of [1, 2]) parent.beat(number, { readiness, openRequests: 0, readyPools: 1 });
     expect(await at()).toEqual({ draining: true, drained: true, open: 0 });
   });
 });

@@ -1,4 +1,4 @@
-// Whether a router of several workers is ready: as soon as one of them is, since connections go to those that are up.
+// Whether a router of several workers is ready: as soon as one of them is, since connections go to those that are.
 // The others are named. A worker that has said nothing for `SILENT_MS` is not counted: it hangs.
 
 import type { Readiness, WorkerStatus } from '../status.ts';
