@@ -64,6 +64,9 @@ export interface GenerationListener {
   failed(): void;
 }
 
+/** Answers of one request: to each of its prompts as many as `n`. vLLM's bound of `n`, and what is simulated at most. */
+export const ANSWERS_MAX = 16_384;
+
 export type SubmitFault = Extract<SubmitResult, { ok: false }>['reason'];
 
 export class GenerationRun {

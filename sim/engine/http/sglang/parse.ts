@@ -3,6 +3,7 @@
 // The request's model is repeated and not looked at. A limit on the answer is the client's, or none.
 
 import { BEGIN_TOKEN, tokenize } from '../../tokenizer.ts';
+import { ANSWERS_MAX } from '../generation.ts';
 import { readOpenAi, type OpenAiGeneration } from '../openai-generation.ts';
 import type { JsonObject } from '../vllm/parse.ts';
 import { badRequest, type SglangFault } from './reply.ts';
@@ -65,7 +66,7 @@ export function parseNative(body: JsonObject): SglangParsed {
     generation: {
       kind: 'native',
       prompts: [Uint32Array.from(prompt)],
-      n: wholeNumber(sampling['n']) ?? 1,
+      n: Math.max(1, wholeNumber(sampling['n']) ?? 1),
       maxTokens: wholeNumber(sampling['max_new_tokens']) ?? 128,
       stream: body['stream'] === true,
       includeUsage: false,
@@ -79,9 +80,12 @@ export function parseNative(body: JsonObject): SglangParsed {
 
 /** What keeps it out; null when it may run. */
 export function validate(
-  { prompts, maxTokens }: SglangGeneration,
+  { prompts, maxTokens, n }: SglangGeneration,
   contextTokens: number,
 ): SglangFault | null {
+  if (n > ANSWERS_MAX) {
+    return badRequest(`n is ${n}, and ${ANSWERS_MAX} answers at most are simulated.`);
+  }
   for (const { length } of prompts) {
     if (length >= contextTokens) {
       return badRequest(

@@ -104,6 +104,8 @@ describe('answers', () => {
       400,
       { error: { message: 'Either text or input_ids should be provided.' } },
     ]);
+    const many = { ...body, sampling_params: { n: 1_000_000_000 } };
+    expect((await call(test.engine, '/generate', { body: many })).status).toBe(400);
   });
 
   it('knows itself', async () => {

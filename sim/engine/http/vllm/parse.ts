@@ -1,5 +1,6 @@
 // Reads chat and completion requests as vLLM does: unknown members are ignored, wrong ones get its words.
 
+import { ANSWERS_MAX } from '../generation.ts';
 import type { Reply } from '../reply.ts';
 import {
   BEGIN_TOKEN,
@@ -176,7 +177,12 @@ export function limited(generation: Generation, context: ParseContext): Parsed<G
 }
 
 function contextFault(generation: Generation, maxModelLen: number): Reply | null {
-  const { prompts, maxTokens, tokenPrompts } = generation;
+  const { prompts, maxTokens, tokenPrompts, n } = generation;
+  if (prompts.length * n > ANSWERS_MAX) {
+    return valueFault(
+      `${prompts.length} prompts of ${n} answers are more than the ${ANSWERS_MAX} answers that are simulated.`,
+    );
+  }
   if (maxTokens !== null && maxTokens > maxModelLen) {
     const message = `max_tokens=${maxTokens} cannot be greater than max_model_len=${maxModelLen}. Please request fewer output tokens.`;
     return valueFault(message, { param: 'max_tokens', value: String(maxTokens) });

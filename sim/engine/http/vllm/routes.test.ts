@@ -175,6 +175,26 @@ describe('errors', () => {
     );
   });
 
+  it('refuse more answers than vLLM gives at once, and than are simulated', async () => {
+    const words = async (body: object, path = CHAT_PATH): Promise<[number, string]> => {
+      const { status, text } = await call(test.engine, path, { body });
+      return [status, JSON.parse(text).error.message];
+    };
+    const hint = 'To increase this limit, set the VLLM_MAX_N_SEQUENCES environment variable.';
+    expect(await words({ ...CHAT, n: 1_000_000_000 })).toEqual([
+      400,
+      `n must be at most 16384, got 1000000000. ${hint}`,
+    ]);
+    expect(await words({ ...CHAT, n: 16_385 })).toEqual([
+      400,
+      `n must be at most 16384, got 16385. ${hint}`,
+    ]);
+    expect(await words({ prompt: ['a', 'b'], n: 8_193 }, '/v1/completions')).toEqual([
+      400,
+      '2 prompts of 8193 answers are more than the 16384 answers that are simulated.',
+    ]);
+  });
+
   it("name the place where JSON breaks off, in Python's words", async () => {
     const answer = await chat('{"model": "');
     const expected = recorded('error-malformed-json.http');

@@ -1,5 +1,6 @@
 // What every generation request may say of how it is generated, and what vLLM says to values that make no sense.
 
+import { ANSWERS_MAX } from '../generation.ts';
 import type { Reply } from '../reply.ts';
 import {
   integerOf,
@@ -87,7 +88,15 @@ export function readSampling(body: JsonObject, problems: Problem[]): Sampling {
 
 /** The first value that cannot be, in the order in which vLLM looks; null when all can. */
 export function samplingFault(body: JsonObject, maxTokens: number | null): Reply | null {
-  return rangeFault(body) ?? lengthFault(body, maxTokens) ?? choiceFault(body);
+  return countFault(body) ?? rangeFault(body) ?? lengthFault(body, maxTokens) ?? choiceFault(body);
+}
+
+function countFault(body: JsonObject): Reply | null {
+  const n = integerOf(body['n']) ?? 1;
+  if (n < 1) return valueFault(`n must be at least 1, got ${n}.`);
+  if (n <= ANSWERS_MAX) return null;
+  const hint = 'To increase this limit, set the VLLM_MAX_N_SEQUENCES environment variable.';
+  return valueFault(`n must be at most ${ANSWERS_MAX}, got ${n}. ${hint}`);
 }
 
 function rangeFault(body: JsonObject): Reply | null {
@@ -131,7 +140,6 @@ function lengthFault(body: JsonObject, maxTokens: number | null): Reply | null {
 
 function choiceFault(body: JsonObject): Reply | null {
   const n = integerOf(body['n']) ?? 1;
-  if (n < 1) return valueFault(`n must be at least 1, got ${n}.`);
   if (n > 1 && numberOf(body['temperature']) === 0) {
     return valueFault(`n must be 1 when using greedy sampling, got ${n}.`);
   }
