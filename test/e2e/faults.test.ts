@@ -73,6 +73,8 @@ describe('two routers', () => {
       (poolOf(status, POOL)?.replicas ?? []).some(({ targets }) =>
         targets.some(({ leases, report }) => leases === 0 && (report?.waitingPrefillMs ?? 0) > 0),
       );
+    // What was asked before is over, in what each of them has heard too.
+    for (const each of region.routers) await each.whenStatus((status) => !other(status));
     const one = ask(router(0), [user(`one: ${words(20_000)}`)]);
     await router(1).whenStatus(other);
     const two = ask(router(1), [user(`two: ${words(20_000)}`)]);
