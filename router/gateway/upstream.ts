@@ -13,6 +13,7 @@ import type { AnswerRoom } from './answer-room.ts';
 import { BytePieces } from './byte-pieces.ts';
 import { EventScan } from './event-scan.ts';
 import { retryAfterMs } from './retry-after.ts';
+import { befellReused } from '../../shared/runtime/reused-connections.ts';
 import type { AttemptResult, FaultCause } from '../policy/attempt-result.ts';
 
 /** A stream's longest event, bytes: log-probabilities of a long chunk fit many times. */
@@ -25,6 +26,8 @@ const MAX_ERROR_BYTES = 256 * 1024;
 const PROGRESS_BYTES = 16 * 1024;
 /** After `[DONE]` the body should end by itself; ms until the connection is closed instead. */
 const END_AFTER_DONE_MS = 1_000;
+/** A kept connection that breaks so soon after a request, ms, was closed before: both crossed on their ways. */
+const CROSSED_MS = 250;
 
 /** vLLM's `encoding_format: bytes`: the embeddings one after the other, and what they are in a header. */
 const OPAQUE_TYPE = 'application/octet-stream';
@@ -37,6 +40,8 @@ const OPAQUE: AnswerVerdict = { kind: 'complete', usage: null };
 
 export interface UpstreamOrder {
   readonly pool: Dispatcher;
+  /** Connections that `pool` has kept may have been closed: none of them is to be used again. */
+  readonly renew: () => void;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
@@ -96,6 +101,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
   /** Since the last that counted as progress, of a committed answer that is no stream. */
   private movedBytes = 0;
   private readonly startedMs: number;
+  private sentMs = 0;
   private lastProgressMs: number;
   private firstTokenDeadlineMs: number;
   private lateSaid = false;
@@ -164,6 +170,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
     this.controller = controller;
     if (this.phase === 'over') return controller.abort(new Error('attempt is over'));
     this.phase = 'waiting';
+    this.sentMs = this.owner.nowMs();
   }
 
   onResponseStart(
@@ -202,11 +209,20 @@ export class Upstream implements Dispatcher.DispatchHandler {
     if (this.phase === 'over') return;
     const detail = errorName(error);
     if (this.phase === 'connecting') return this.end({ kind: 'connectFailed', detail });
+    if (this.isStale(error)) {
+      this.order.renew();
+      return this.end({ kind: 'staleConnection', detail });
+    }
     // The status was the answer; a body that is cut behind it adds nothing.
     if (this.phase === 'error') return this.endError();
     // Nothing is lacking behind `[DONE]`.
     if (this.whole) return this.endStream();
     this.fault('reset', detail);
+  }
+
+  private isStale(error: Error): boolean {
+    const early = this.owner.nowMs() - this.sentMs < CROSSED_MS;
+    return this.phase === 'waiting' && early && befellReused(error);
   }
 
   // ── streams ──────────────────────────────────────────────────────────────────────────────────────────
@@ -266,9 +282,13 @@ export class Upstream implements Dispatcher.DispatchHandler {
   }
 
   private takeHeld(): Buffer {
+    this.giveRoom();
+    return this.held.take();
+  }
+
+  private giveRoom(): void {
     this.order.room.give(this.roomBytes);
     this.roomBytes = 0;
-    return this.held.take();
   }
 
   /** Bytes alone are no progress: one a second would be an answer without end. */
@@ -348,7 +368,8 @@ export class Upstream implements Dispatcher.DispatchHandler {
   private end(result: AttemptResult, clientError: ClientError | null = null): void {
     if (this.phase === 'over') return;
     this.phase = 'over';
-    this.takeHeld();
+    this.giveRoom();
+    this.held.clear();
     // Destroys the connection, unless its answer was read to the end: undici ignores the abort then.
     this.controller?.abort(new Error('attempt is over'));
     this.owner.over(result, this.committedAt !== null, clientError);

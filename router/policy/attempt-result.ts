@@ -27,6 +27,8 @@ export type AttemptResult =
     }
   /** No connection: certainly not accepted. */
   | { readonly kind: 'connectFailed'; readonly detail: string }
+  /** A kept connection broke as the request went into it: it had been closed before, and nobody has read the request. */
+  | { readonly kind: 'staleConnection'; readonly detail: string }
   | {
       readonly kind: 'serverFault';
       readonly cause: FaultCause;

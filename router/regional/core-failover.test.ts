@@ -14,6 +14,7 @@ import type { AttemptResult } from '../policy/attempt-result.ts';
 import type { RouterEffect } from './events.ts';
 
 const CONNECT_FAILED: AttemptResult = { kind: 'connectFailed', detail: 'refused' };
+const STALE: AttemptResult = { kind: 'staleConnection', detail: 'ECONNRESET' };
 const RESET: AttemptResult = { kind: 'serverFault', cause: 'reset', detail: '' };
 const LATE: AttemptResult = { kind: 'serverFault', cause: 'first_token_timeout', detail: '' };
 const BUSY: AttemptResult = { kind: 'backPressure', status: 503, retryAfterMs: 5_000 };
@@ -39,6 +40,22 @@ describe('an attempt that fails before its answer began', () => {
     expect(decisionIn(effects)).toBe('send/failover');
     expect(sentTo(effects, 'a')).toMatchObject([{ kind: 'ended', lease: 'r1.1', outcome }]);
     expect(rig.core.leaseCount()).toBe(1);
+  });
+
+  test('after a stale connection is tried where it was, which is no worse for it', () => {
+    const rig = pair();
+    expect(attemptIn(rig.arrive()).replica).toBe('a');
+    const effects = rig.end('r1.1', STALE);
+    expect(attemptIn(effects)).toEqual({ lease: 'r1.2', replica: 'a' });
+    expect(sentTo(effects, 'a')).toMatchObject([{ kind: 'ended', outcome: 'refused' }, {}]);
+    rig.end('r1.2', COMPLETE);
+    for (let k = 2; k < 22; k += 1) {
+      const { lease } = attemptIn(rig.arrive());
+      const again = attemptIn(rig.end(lease, STALE));
+      expect(again.replica).toBe('a');
+      rig.end(again.lease, COMPLETE);
+    }
+    expect(targetStatus(rig, 'a').breaker).toBe('closed');
   });
 
   test.each([

@@ -76,6 +76,7 @@ function outcomeOf(result: AttemptResult): AttemptOutcome {
     case 'clientError':
     case 'backPressure':
     case 'connectFailed':
+    case 'staleConnection':
       return 'refused';
     case 'serverFault':
       return result.cause === FIRST_TOKEN_LATE ? 'aborted' : 'failed';
@@ -86,6 +87,7 @@ function isRetryable(result: AttemptResult): boolean {
   return (
     result.kind === 'backPressure' ||
     result.kind === 'connectFailed' ||
+    result.kind === 'staleConnection' ||
     result.kind === 'serverFault'
   );
 }
@@ -133,7 +135,8 @@ function retry(
   const { settings, nowMs } = state;
   const { result, target } = end;
   request.failure = failureOf(result, target, nowMs);
-  if (result.kind !== 'backPressure') request.tried.add(target.key);
+  const unheard = result.kind === 'backPressure' || result.kind === 'staleConnection';
+  if (!unheard) request.tried.add(target.key);
   const { clientDeadlineMs } = request.request;
   const failure = request.failure;
   if (clientDeadlineMs !== null && nowMs >= request.arrivedMs + clientDeadlineMs) {

@@ -22,8 +22,10 @@ export function engineOrder(
   const { request } = exchange;
   if (request === null) throw new Error('an attempt after the answer had begun');
   const { pool } = deps;
+  const connections = deps.pools.get(attempt.url, deps.trust);
   return {
-    pool: deps.pools.get(attempt.url, deps.trust),
+    pool: connections,
+    renew: () => deps.pools.renew(connections),
     path: exchange.facts.path,
     headers: engineHeaders(exchange, attempt, pool?.engineApiKey ?? null),
     body: engineBody(request, {

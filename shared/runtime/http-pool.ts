@@ -7,6 +7,7 @@
 // the reason changes.
 
 import { Pool, buildConnector } from 'undici';
+import { watchReuse } from './reused-connections.ts';
 import type { TlsMaterial } from './tls-material.ts';
 import { tlsFailure, watchPeer } from './tls-peer.ts';
 
@@ -26,6 +27,8 @@ export interface HttpPools {
   get(origin: string, trust?: PeerTrust | null): Pool;
   /** Closes pools of origins that are not named, once their requests have ended. */
   retain(origins: ReadonlySet<string>): void;
+  /** No further request goes over the connections that this pool has now. */
+  renew(pool: Pool): void;
   /** Destroys every connection. */
   close(): Promise<void>;
 }
@@ -73,6 +76,10 @@ export function createHttpPools(connectTimeoutMs: number, refused?: RefusedPeer)
     retain(origins) {
       for (const origin of entries.keys()) if (!origins.has(origin)) closeGently(entries, origin);
     },
+    renew(pool) {
+      const found = [...entries.values()].find((entry) => entry.pool === pool);
+      if (found !== undefined) closeGently(entries, found.origin);
+    },
     async close() {
       const all = [...entries.values()];
       entries.clear();
@@ -117,6 +124,7 @@ function connector(options: ConnectorOptions): buildConnector.connector {
         told = null;
         // Small requests leave at once; nothing waits for a delayed acknowledgement.
         socket.setNoDelay(true);
+        watchReuse(socket);
         return callback(...args);
       }
       const failure = tlsFailure(error, peer.certificate(), target);

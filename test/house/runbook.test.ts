@@ -27,6 +27,7 @@ const CAUSES: Readonly<
   Record<Exclude<AttemptResult['kind'], 'complete' | 'serverFault'> | FaultCause, true>
 > = {
   connectFailed: true,
+  staleConnection: true,
   backPressure: true,
   clientGone: true,
   clientError: true,
