@@ -90,6 +90,17 @@ describe('tokens of a prompt', () => {
     expect(leastPromptTokens(ids, figures)).toBe(1_024);
   });
 
+  test('it costs no more than the context of the target, however long it is', () => {
+    const short = { ...FIGURES, contextTokens: 500 };
+    expect(promptTokens(prompt({ parts: { image: 2 } }), chunks(8), short)).toEqual({
+      prompt: 500,
+      matched: 499,
+      cached: 496,
+      uncached: 4,
+    });
+    expect(promptTokens(prompt({ tokenIds: 1_024 }), null, short).uncached).toBe(500);
+  });
+
   test('the least that it can have is by the p95 of bytes per token, unknown until learned', () => {
     expect(leastPromptTokens(prompt(), FIGURES)).toBe(820);
     expect(leastPromptTokens(prompt(), null)).toBeNull();

@@ -1,7 +1,7 @@
 // Tokens of a prompt on one target, and how many of them its KV cache should hold.
 //
 //   prompt  = exact ids | leaf's exact tokens + later bytes / bytesPerToken
-//           | bytes / bytesPerToken + parts
+//           | bytes / bytesPerToken + parts;             the target's context at most: an engine computes no more
 //   matched = deepest of: full chunks / bytesPerToken; leaf's prompt and answer
 //   cached  = ⌊min(matched, prompt − 1)⌋ to blocks · κ      at least one token is always computed
 //
@@ -37,9 +37,10 @@ export type TokenFigures = Pick<
 export function promptTokens(
   chain: PromptChain,
   match: PrefixMatch | null,
-  figures: TokenFigures | null,
+  figures: (TokenFigures & { readonly contextTokens?: number }) | null,
 ): PromptTokens {
   const meter = new PromptMeter(chain);
+  meter.contextTokens = figures?.contextTokens ?? Number.POSITIVE_INFINITY;
   const numbers = new Float64Array(TOKEN_FIGURES);
   writeTokenFigures(numbers, 0, figures);
   meter.holds(match?.chunks ?? 0, match);
@@ -69,6 +70,8 @@ export class PromptMeter {
   readonly found = new Float64Array(4);
   /** Of all non-text parts together; their number is in the token ids where the prompt came as those. */
   partTokens = 0;
+  /** Of the target that is read next; Infinity where unknown. */
+  contextTokens = Number.POSITIVE_INFINITY;
   readonly #parts: readonly (readonly [kind: string, count: number])[];
   /** Where the prompt came as token ids; 0 where its targets' own figure counts. */
   readonly #bytesPerToken: number;
@@ -106,7 +109,8 @@ export class PromptMeter {
 
   read(figures: Float64Array, at: number): void {
     const perToken = this.#bytesPerToken === 0 ? (figures[at] as number) : this.#bytesPerToken;
-    const prompt = Math.max(1, Math.round(this.#promptTokens(perToken)));
+    const asked = Math.round(this.#promptTokens(perToken));
+    const prompt = Math.max(1, Math.min(asked, this.contextTokens));
     const matched = Math.min(prompt - 1, Math.floor(this.#matchedTokens(perToken)));
     const block = figures[at + 1] as number;
     const kappa = figures[at + 2] as number;

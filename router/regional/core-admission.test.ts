@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { LinkId, PoolId, RequestId } from '../../shared/model/ids.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
-import { attemptsIn, CoreRig, configOf, decisionIn, refusalIn } from './core.harness.ts';
+import { attemptsIn, chainOf, CoreRig, configOf, decisionIn, refusalIn } from './core.harness.ts';
 import type { RouterEffect } from './events.ts';
 
 const NO_SLOT = { running: 4, runningMax: 4 };
@@ -19,6 +19,15 @@ function endsIn(effects: readonly RouterEffect[]): [string, string, string][] {
       : [],
   );
 }
+
+test('a prompt far beyond the context, that an engine refuses, costs those behind it no more than the context', () => {
+  const rig = new CoreRig();
+  rig.ready('a', { bytesPerToken: null });
+  const huge = { ...chainOf([1, 2, 3]), bytes: 4_000_000 };
+  const [attempt] = attemptsIn(rig.arrive({ prompts: [huge] }));
+  expect(attempt).toMatchObject({ predictedPromptTokens: 32_768, prefillMs: 32_768 });
+  expect(decisionIn(rig.arrive())).toBe('queue/all_full');
+});
 
 describe("a client's deadline", () => {
   test('bounds the first token of a stream', () => {

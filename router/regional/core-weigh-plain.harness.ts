@@ -10,7 +10,7 @@ import {
 } from '../../shared/model/cost-curve.ts';
 import { costMs } from '../policy/cost.ts';
 import { ejected } from '../policy/breaker.ts';
-import { filterTarget } from '../policy/filter.ts';
+import { contextLimit, filterTarget } from '../policy/filter.ts';
 import { heldOut, type SlowTarget } from '../policy/slow-third.ts';
 import { leastPromptTokens, promptTokens } from '../policy/tokens.ts';
 import { ASSUMED_CURVE, medianKnown } from '../policy/unknown.ts';
@@ -193,7 +193,10 @@ function measurePrompts(
       const target = targets[k] as TargetState;
       const share = shares[k] as PromptShare;
       const match = depths === null ? null : state.index.match(target.slot, chain);
-      const tokens = promptTokens(chain, match, target.report);
+      const { report } = target;
+      const contextTokens = contextLimit(report?.models ?? [], request.engineModel) ?? Infinity;
+      const figures = report === null ? null : { ...report, contextTokens };
+      const tokens = promptTokens(chain, match, figures);
       addToSums(share.sums, tokens.uncached, tokens.prompt - tokens.uncached);
       share.promptTokens += tokens.prompt;
       share.matchedTokens += tokens.matched;

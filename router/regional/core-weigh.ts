@@ -205,6 +205,7 @@ function measurePrompt(state: RegionalState, request: RequestState, p: number): 
   const { values, places, targets } = weighing;
   const { figures } = request.pool.roster;
   const meter = new PromptMeter(chain);
+  const limits = request.pool.roster.limits(request.engineModel);
   const write = prompts.length === 1 ? setPrompt : addPrompt;
   const depths = p < PROMPTS_MATCHED ? index.walk(chain) : null;
   for (let k = 0; k < targets.length; k += 1) {
@@ -212,6 +213,7 @@ function measurePrompt(state: RegionalState, request: RequestState, p: number): 
     const chunks = depths === null ? 0 : (depths[target.slot] as number);
     meter.holds(chunks, depths === null ? null : index.leafAt(target.slot, chain, chunks));
     if (meter.hasParts) meter.partTokens = meter.partTokensOf(target.report);
+    meter.contextTokens = limits[places[k] as number] as number;
     meter.read(figures, (places[k] as number) * FIGURES + FIGURE.tokens);
     write(values, k * COLUMNS, meter.found);
   }
