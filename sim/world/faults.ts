@@ -7,6 +7,7 @@ export type Fault =
   | 'engineCrash'
   | 'coreDeath'
   | 'engineFreeze'
+  | 'engineSlow'
   | 'engineUnreachable'
   | 'linkCut'
   | 'linkHold'
@@ -22,6 +23,8 @@ export interface FaultPlan {
   /** Instant of the last one. */
   readonly untilMs: number;
 }
+
+const SLOWEST = 6;
 
 export class Faults {
   /** How many of each kind there were. */
@@ -55,6 +58,8 @@ export class Faults {
         return this.#down(kind, forMs);
       case 'engineFreeze':
         return this.#freeze(forMs);
+      case 'engineSlow':
+        return this.#slow(forMs);
       case 'engineUnreachable':
         return this.#cutOff(forMs);
       case 'linkCut':
@@ -78,6 +83,15 @@ export class Faults {
     const engine = this.#pick(this.#world.engines);
     engine.freeze();
     this.#heal(forMs, () => engine.thaw());
+  }
+
+  #slow(forMs: number): void {
+    const { models } = this.#pick(this.#world.engines);
+    const factor = 1.5 + SLOWEST * this.#random.next();
+    for (const model of models) model.slow(factor);
+    this.#heal(forMs, () => {
+      for (const model of models) model.slow(1);
+    });
   }
 
   #cutOff(forMs: number): void {

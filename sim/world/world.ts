@@ -23,6 +23,8 @@ import { RouterHost } from './router-host.ts';
 export interface WorldOptions {
   readonly seed: number;
   readonly profile: EngineProfile;
+  /** Of the replicas in turn, over again where there are more; all have `profile` unless given. */
+  readonly profiles?: readonly EngineProfile[];
   readonly replicas: number;
   /** Data-parallel ranks of each engine. */
   readonly ranks: number;
@@ -152,10 +154,11 @@ export class World {
 
   #engine(index: number): EngineHost {
     const host = `10.0.0.${index + 1}:8000`;
+    const { profile, profiles = [] } = this.#options;
     return new EngineHost({
       host,
       model: WORLD_MODEL,
-      profile: this.#options.profile,
+      profile: profiles[index % profiles.length] ?? profile,
       context: this.context,
       tellsStartTime: this.#options.tellsStartTime,
       kvEvents: this.#options.kvEvents,
