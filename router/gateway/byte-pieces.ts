@@ -15,9 +15,12 @@ export class BytePieces {
     return this.total;
   }
 
-  /** Buffers that are held: at most one for each `COPIED_BELOW` bytes, and one more. */
-  get buffers(): number {
-    return this.whole.length + (this.block === null ? 0 : 1);
+  /** Memory that is held: at most a third more than the length, and a block. */
+  get heldBytes(): number {
+    const blocks = new Set(
+      [...this.whole, ...(this.block === null ? [] : [this.block])].map(({ buffer }) => buffer),
+    );
+    return [...blocks].reduce((sum, { byteLength }) => sum + byteLength, 0);
   }
 
   add(piece: Buffer): void {
@@ -27,7 +30,10 @@ export class BytePieces {
       this.whole.push(piece);
       return;
     }
-    if (this.block !== null && this.used + piece.length > this.block.length) this.closeBlock();
+    if (this.block !== null && this.used + piece.length > this.block.length) {
+      this.closeBlock();
+      this.block = null;
+    }
     this.block ??= Buffer.allocUnsafeSlow(BLOCK_BYTES);
     this.used += piece.copy(this.block, this.used);
   }
@@ -35,6 +41,7 @@ export class BytePieces {
   /** All of it in one piece; nothing stays. */
   take(): Buffer {
     this.closeBlock();
+    this.block = null;
     const [first, ...more] = this.whole.splice(0);
     this.total = 0;
     if (first === undefined) return Buffer.alloc(0);
@@ -48,9 +55,11 @@ export class BytePieces {
     this.total = 0;
   }
 
+  /** What is used of the block stands for itself now; what is left is used on. */
   private closeBlock(): void {
-    if (this.block !== null && this.used > 0) this.whole.push(this.block.subarray(0, this.used));
-    this.block = null;
+    if (this.block === null || this.used === 0) return;
+    this.whole.push(this.block.subarray(0, this.used));
+    this.block = this.used === this.block.length ? null : this.block.subarray(this.used);
     this.used = 0;
   }
 }

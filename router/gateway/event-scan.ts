@@ -70,6 +70,11 @@ export class EventScan {
     this.maxEventBytes = maxEventBytes;
   }
 
+  /** Memory of the event whose end has not come. */
+  get heldBytes(): number {
+    return this.tail.heldBytes;
+  }
+
   /** Takes one piece as it came from the socket, cut anywhere. */
   push(piece: Buffer): ScanResult {
     const forward: Buffer[] = [];

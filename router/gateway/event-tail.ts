@@ -11,6 +11,11 @@ export class EventTail {
     return this.used;
   }
 
+  /** Memory that it takes: up to twice its length and more. */
+  get heldBytes(): number {
+    return this.room?.length ?? 0;
+  }
+
   /** The tail and what comes behind it. What was returned before must not be used any more, unless `keep` has cut it. */
   with(piece: Buffer): Buffer {
     if (this.room === null) return piece;

@@ -20,6 +20,8 @@ import type { AttemptResult, FaultCause } from '../policy/attempt-result.ts';
 const MAX_EVENT_BYTES = 4 * 1024 * 1024;
 /** An answer up to this size is held until it is whole; a longer one is passed on as it comes. */
 const HELD_ANSWER_BYTES = 4 * 1024 * 1024;
+/** Of an unfinished event, which every stream may hold beside the room that all answers share, bytes. */
+const FREE_EVENT_BYTES = 64 * 1024;
 /** An error body longer than this is cut: it is an engine's fault page, not an answer. */
 const MAX_ERROR_BYTES = 256 * 1024;
 /** An answer that passes as it comes and brings less within the stall deadline has stalled, bytes. */
@@ -45,7 +47,7 @@ export interface UpstreamOrder {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** For an answer that is held until it is whole. */
+  /** For an answer that is held until it is whole, and for a long event of a stream. */
   readonly room: AnswerRoom;
   readonly stream: boolean;
   /** Not a generation: its answer may be a JSON list, or bytes under a type that says so. */
@@ -76,7 +78,7 @@ export interface UpstreamOwner {
   committed(head: CommittedHead): void;
   /** False pauses the engine's connection until `resume`. */
   pass(pieces: readonly Buffer[], dataEvents: number): boolean;
-  /** An answer is passed on before it is whole: too many bytes of answers are held. */
+  /** Too many bytes of answers are held: one is passed on before it is whole, or given up in a long event. */
   noRoom(): void;
   /** The first-token deadline passed. Answered by `extend` or `abort`. */
   late(): void;
@@ -237,11 +239,24 @@ export class Upstream implements Dispatcher.DispatchHandler {
     if (forward.length > 0 && this.committedAt !== null) this.pass(controller, forward, dataEvents);
     if (fault === null) {
       if (this.scan.done && this.doneMs === null) this.doneMs = this.owner.nowMs();
-      return;
+      return this.holdEvent();
     }
     if (fault.kind === 'abort') return this.fault('abort', 'the engine aborted the request');
     if (fault.kind === 'too_large') return this.fault('bad_answer', 'an event is too large');
     this.refused(fault.status, fault.detail, fault.body);
+  }
+
+  /** Takes room for an event whose end has not come, or gives up what it has no more need of. */
+  private holdEvent(): void {
+    if (this.phase !== 'streaming') return;
+    const needed = Math.max(0, this.scan.heldBytes - FREE_EVENT_BYTES);
+    const { room } = this.order;
+    if (needed <= this.roomBytes) room.give(this.roomBytes - needed);
+    else if (!room.take(needed - this.roomBytes)) {
+      this.owner.noRoom();
+      return this.fault('bad_answer', 'no room for so long an event');
+    }
+    this.roomBytes = needed;
   }
 
   /** An error as an event: before anything was passed on it means what a status would. */

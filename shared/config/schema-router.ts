@@ -190,7 +190,7 @@ const LIMITS = {
     default: 512 * MIB,
   }),
   answerBytesMax: quantity(
-    'All answers together that are held until they are whole at most; beyond it answers pass on as they come, without failover.',
+    'All answers together that are held until they are whole at most, and of streams what is longer than 64 KiB of events whose end has not come; beyond it answers pass on as they come, without failover, and a stream in so long an event is given up.',
     { unit: 'bytes', min: MIB, max: 64 * GIB, default: 256 * MIB },
   ),
   bodyRatio: quantity('Times its compressed size that a compressed request body may have.', {

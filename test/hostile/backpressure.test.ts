@@ -201,6 +201,45 @@ describe('answers that are held until they are whole', () => {
   });
 });
 
+describe('events whose end has not come', () => {
+  const half = `data: ${'x'.repeat(1_000_000)}`;
+  const endless: Script = (_received, response) => {
+    streamHead(response);
+    response.write(half);
+  };
+
+  test('take room together, and one that finds none is given up', async () => {
+    const harness = await gateway([await engineWith(endless), await engineWith(streamOf('ok'))], {
+      limits: { answerBytesMax: 2_000_000 },
+    });
+    const { room } = harness.shell.requests;
+    // Each takes as much as its event is long, or twice that.
+    const clients = [1, 2, 3].map(() => rawly(harness, ask(true).toString()));
+    await until(() => clients.some(({ received }) => received().includes('ok')));
+    expect(room.heldBytes).toBeGreaterThan(900_000);
+    expect(await harness.metrics.text()).toMatch(
+      /limit_hits_total\{limit="answer_bytes_max"\} [12]\n/,
+    );
+    for (const { socket } of clients) socket.destroy();
+    await until(() => room.heldBytes === 0);
+  });
+
+  test('take none where they are short', async () => {
+    const short: Script = (_received, response) => {
+      streamHead(response);
+      response.write(`data: ${'x'.repeat(10_000)}`);
+    };
+    const harness = await gateway([await engineWith(short)], { limits: { answerBytesMax: 1 } });
+    const client = rawly(harness, ask(true).toString());
+    await until(() => harness.core.leaseCount === 1);
+    client.socket.destroy();
+    await until(() => harness.core.leaseCount === 0);
+    expect(await harness.metrics.text()).not.toContain(
+      'limit_hits_total{limit="answer_bytes_max"} 1',
+    );
+  });
+});
+
 describe('more connections than there may be', () => {
   test('are refused and counted, and others are served when there is room', async () => {
     const harness = await gateway([await engineWith(streamOf('a'))], { connections: 5 });

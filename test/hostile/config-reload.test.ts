@@ -59,6 +59,10 @@ describe('a file that is watched', () => {
     expect(state.view().lastError).toBeNull();
   }
 
+  const replaced = (make: (at: string) => void): void => {
+    unlinkSync(file);
+    make(file);
+  };
   const attacks: [string, () => void, RegExp][] = [
     ['cut off', () => writeFileSync(file, 'router: { routing: { holdMs: 6'), /fleet\.yaml:1:/],
     ['emptied', () => writeFileSync(file, ''), /is empty/],
@@ -73,8 +77,8 @@ describe('a file that is watched', () => {
       /and \d+ more problems/,
     ],
     ['gone', () => unlinkSync(file), /cannot be read/],
-    ['a folder', () => void (unlinkSync(file), mkdirSync(file)), /is a directory/],
-    ['a link to nowhere', () => void (unlinkSync(file), symlinkSync('nowhere', file)), /ENOENT/],
+    ['a folder', () => replaced(mkdirSync), /is a directory/],
+    ['a link to nowhere', () => replaced((at) => symlinkSync('nowhere', at)), /ENOENT/],
   ];
 
   test.each(attacks)('and is %s changes nothing, says why, and heals', async (_, attack, why) => {
