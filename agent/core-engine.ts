@@ -159,7 +159,11 @@ export class EngineState {
     this.questions.identified(known, nowMs);
     if (known) {
       this.identity = result.identity;
-      for (const target of this.targets) target.cost.toldSteps(result.identity.stepTokens ?? null);
+      const contextTokens = contextOf(result.identity);
+      for (const target of this.targets) {
+        target.cost.toldSteps(result.identity.stepTokens ?? null);
+        target.ledger.contextTokens = contextTokens;
+      }
       this.touch();
       return;
     }
@@ -394,4 +398,9 @@ export class EngineState {
   private touch(): void {
     for (const target of this.targets) target.version += 1;
   }
+}
+
+/** Tokens of the longest context among its models; Infinity where one is unknown. */
+function contextOf({ models }: EngineIdentity): number {
+  return Math.max(...models.map(({ maxModelLen }) => maxModelLen ?? Infinity));
 }

@@ -61,11 +61,11 @@ describe('waiting prefill that the engine itself counts', () => {
 
   test('goes on from the ledger between scrapes', () => {
     const { h, link } = ready({ waitingPrefillTokens: 0 });
-    const facts = leaseFacts('r1', { promptTokens: 40_000, uncachedTokens: 40_000 });
+    const facts = leaseFacts('r1', { promptTokens: 30_000, uncachedTokens: 30_000 });
     const { incarnation } = now(h);
     const sent = { kind: 'sent', replica: REPLICA, rank: 0, seq: 1, agoMs: 0 } as const;
     h.say(link, { ...sent, ...facts, incarnation });
-    expect(now(h)).toMatchObject({ waitingPrefillTokens: 40_000, unattributedTokens: 0 });
+    expect(now(h)).toMatchObject({ waitingPrefillTokens: 30_000, unattributedTokens: 0 });
   });
 
   test('is derived where the engine does not count it', () => {

@@ -82,6 +82,7 @@ export class TargetState {
       bytesPerToken: this.ratio.mean,
       capacityTokens: this.scrape?.rank.kvCapacityTokens ?? null,
       itlMs: this.rates.itlMs,
+      contextTokens: this.ledger.contextTokens,
       cachedTokens: this.hearing.blocks.cachedTokens(this.scrape?.rank.kvCapacityTokens ?? null),
       evictedBeforeMs: this.hearing.blocks.horizonMs,
     }));

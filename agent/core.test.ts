@@ -655,7 +655,9 @@ describe('frozen', () => {
   });
 
   test('a lone 26 s prefill is not frozen', () => {
-    const { h, router } = ready();
+    const engine = new FakeEngine();
+    engine.maxModelLen = 262_144;
+    const { h, router } = ready(engine);
     const tokens = 250_000;
     expect(prefillMs(CURVE, tokens, 0)).toBeGreaterThan(26_000);
     router.sent('x', { promptTokens: tokens, uncachedTokens: tokens });

@@ -16,6 +16,8 @@ const ASSUMED_BYTES_PER_TOKEN = 4;
 const ASSUMED_CAPACITY = 131_072;
 /** A working set is counted anew at most so often, ms. */
 const COUNT_EVERY_MS = 250;
+/** A prompt of so many times the context fits in no way: nothing of it will be in the cache. */
+const HOPELESS = 2;
 /** Open requests up to which each one that comes or goes is counted at once. */
 const COUNTED_ALWAYS = 256;
 
@@ -24,6 +26,8 @@ export interface TokenFacts {
   readonly bytesPerToken: number | null;
   readonly capacityTokens: number | null;
   readonly itlMs: number | null;
+  /** Of one request at most; Infinity where unknown. */
+  readonly contextTokens: number;
   /** Tokens that the cache really holds; null where its events do not tell. */
   readonly cachedTokens: number | null;
   /** What was last used before this instant is gone from it; -Infinity where nothing is known to be. */
@@ -46,7 +50,8 @@ export class KvBook {
   }
 
   opened(entry: LedgerEntry, nowMs: number): void {
-    const holds = entry.facts.chains.map((chain) => {
+    const chains = this.fitsContext(entry) ? entry.facts.chains : [];
+    const holds = chains.map((chain) => {
       const { hold, gapsMs } = this.index.open(chain, nowMs);
       for (const gapMs of gapsMs) this.gaps.observe(gapMs);
       return hold;
@@ -150,8 +155,13 @@ export class KvBook {
     return tokens;
   }
 
+  private fitsContext({ facts }: LedgerEntry): boolean {
+    const most = HOPELESS * this.facts().contextTokens * (facts.requests ?? 1);
+    return facts.promptBytes / this.bytesPerToken <= most;
+  }
+
   private tailTokens(entry: LedgerEntry, chunks: number): number {
     const bytes = entry.facts.promptBytes - chunks * CHUNK_BYTES;
-    return Math.max(0, bytes) / this.bytesPerToken;
+    return Math.min(Math.max(0, bytes) / this.bytesPerToken, entry.facts.promptTokens);
   }
 }

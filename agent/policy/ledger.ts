@@ -7,6 +7,7 @@
 // - An entry of another incarnation of the engine is acknowledged but not held.
 // - A router's book is bounded: what it opens beyond `MAX_OPEN` is acknowledged but not held, and counted.
 // - The agent's own generations are entries too, without a router.
+// - No request counts for more than its engine's context: a longer prompt is refused or cut.
 //
 // Invariant: an entry is opened once and closed once, whatever the order and number of links.
 
@@ -83,6 +84,8 @@ export class Ledger {
   private readonly books = new Map<RouterId, Book>();
   private readonly own = new Map<LeaseId, LedgerEntry>();
   private incarnation: Incarnation | null = null;
+  /** Tokens of one request at most; Infinity while unknown. */
+  contextTokens = Infinity;
   /** Entries of routers ever opened. */
   private opened = 0;
 
@@ -307,7 +310,7 @@ export class Ledger {
     let entry = book.entries.get(lease.facts.lease);
     if (entry === undefined) {
       if (book.entries.size >= MAX_OPEN) return this.listener.full();
-      entry = entryOf(router, lease.facts, lease.sentMs);
+      entry = entryOf(router, within(lease.facts, this.contextTokens), lease.sentMs);
       book.entries.set(entry.lease, entry);
       book.requests += requestsOf(entry);
       book.opened += 1;
@@ -337,6 +340,17 @@ export class Ledger {
 }
 
 const NO_ANSWER = { firstTokenMs: null, usage: null } as const;
+
+function within(facts: LeaseFacts, contextTokens: number): LeaseFacts {
+  const most = contextTokens * (facts.requests ?? 1);
+  if (facts.promptTokens <= most && facts.uncachedTokens <= most) return facts;
+  return {
+    ...facts,
+    promptTokens: Math.min(facts.promptTokens, most),
+    uncachedTokens: Math.min(facts.uncachedTokens, most),
+    matchedTokens: Math.min(facts.matchedTokens, most),
+  };
+}
 
 function entryOf(router: RouterId | null, facts: LeaseFacts, sentMs: number): LedgerEntry {
   return {
