@@ -225,7 +225,7 @@ function predictedQueueMs(state: RegionalState, request: RequestState, verdict: 
 }
 
 /** Until KV room comes: as fast as it has come lately. */
-function predictedRoomWaitMs(state: RegionalState, { pool, request }: RequestState): number {
+export function predictedRoomWaitMs(state: RegionalState, { pool, request }: RequestState): number {
   const ahead = pool.queue.ahead(request.priority, true).requests;
   return ahead * (pool.heldPace.msPerRelease(state.nowMs) ?? 0);
 }

@@ -4,8 +4,8 @@
 import type { RequestId } from '../../shared/model/ids.ts';
 import { decide, pendingEtaMs } from './core-decide.ts';
 import { openAttempt } from './core-leases.ts';
-import { waitsForRoom } from './core-admission.ts';
-import { entersByMs, noteHeld } from './core-working-set.ts';
+import { predictedRoomWaitMs, waitsForRoom } from './core-admission.ts';
+import { entersByMs, letGoOfHeld, noteHeld } from './core-working-set.ts';
 import { poolOutlook, turnAway, waitOutlookMs } from './core-outlook.ts';
 import { pressWithinMs } from './core-queued.ts';
 import { finish } from './core-ends.ts';
@@ -25,6 +25,7 @@ const RELEASED_AT_ONCE = 256;
 
 export function moveQueue(state: RegionalState, pool: PoolState): void {
   giveUp(state, pool);
+  letGoOfHeld(state, pool);
   const past = new Set<string>();
   for (let k = 0; k < RELEASED_AT_ONCE && past.size < LOOKED_PAST; k += 1) {
     if (!canMove(state, pool)) return;
@@ -95,6 +96,7 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
   if (item.held === undefined && waitsForRoom(pool, verdict)) {
     const held = noteHeld(state, request);
     pool.queue.push({ ...item, held }, state.settings.ageCredit);
+    if (pool.queue.size === pool.queue.held.requests) pool.pace.emptied();
     return true;
   }
   if (verdict.decision.kind === 'queue') return false;
@@ -122,7 +124,10 @@ function giveUp(state: RegionalState, pool: PoolState): void {
     } else {
       const late = state.nowMs - request.arrivedMs >= state.settings.queueMaxWaitMs;
       const { priority, prefillMs: workMs } = item;
-      const waitMs = waitOutlookMs(state, pool, { ...poolOutlook(state, pool), priority });
+      const waitMs =
+        item.held === undefined
+          ? waitOutlookMs(state, pool, { ...poolOutlook(state, pool), priority })
+          : predictedRoomWaitMs(state, request);
       const patienceMs = request.request.clientDeadlineMs ?? Number.POSITIVE_INFINITY;
       const roomInMs = waitMs - Math.min(state.settings.queueMaxWaitMs, patienceMs - workMs);
       finish(state, request, {

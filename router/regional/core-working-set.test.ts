@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { Incarnation, LinkId, ReplicaId } from '../../shared/model/ids.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
@@ -7,10 +8,12 @@ import {
   attemptIn,
   attemptsIn,
   chainOf,
+  configOf,
   CoreRig,
   decisionIn,
   refusalIn,
   sentTo,
+  targetStatus,
 } from './core.harness.ts';
 
 /** 10 chunks of 128 tokens: 1,280 tokens, and 256 for the answer. */
@@ -160,6 +163,64 @@ describe('the rule does not act', () => {
     expect(decisionIn(one.arrive({ prompts: [prompt(1)] }))).toBe('send/only_candidate');
   });
 
+  test('where hardly any turn is gone on from; where some are, whichever router they come to, it does', () => {
+    const ends = (one: CoreRig, from: number): void => {
+      const leaves = Array.from({ length: 20 }, (_, k) => ({
+        ...{ hashLow: from + k, hashHigh: 1, promptTokens: 100, answerTokens: 10 },
+      }));
+      const target = { replica: 'a' as ReplicaId, rank: 0, incarnation: 'a/1' as Incarnation };
+      const nothing = { runs: [], evicted: new Uint32Array(0) };
+      for (const [seq, told] of [[], leaves].entries()) {
+        const message = { kind: 'prefix', ...target, seq, leaves: told, ...nothing } as const;
+        one.handle({ kind: 'message', link: 'a' as LinkId, message });
+      }
+    };
+    const decided = (routers: number, returns: number): string => {
+      const one = rig({ ...HALF, routers });
+      ends(one, 1);
+      for (let k = 0; k < returns; k += 1) {
+        const turnEnds = [{ offset: 100, chunks: 0, hashLow: 1 + k, hashHigh: 1 }];
+        one.end(attemptIn(one.arrive({ prompts: [prompt(9, { turnEnds })] })).lease);
+        one.report('a', { ...HALF, routers });
+      }
+      for (let k = 0; k < 31; k += 1) {
+        one.pass(1_000);
+        one.report('a', { ...FULL, routers });
+      }
+      return decisionIn(one.arrive({ prompts: [prompt(5_000)] }));
+    };
+    expect(decided(1, 0)).toBe('send/only_candidate');
+    expect(decided(1, 2)).toBe('queue/kv_room');
+    // One in sixteen of those that go on from the 20 comes here.
+    expect(decided(16, 1)).toBe('queue/kv_room');
+  });
+
+  test('any more once it is switched off: those held wait as all others do, the oldest first', () => {
+    const one = rig(FULL);
+    for (const from of [1, 100]) one.arrive({ prompts: [prompt(from)] });
+    one.report('a', { ...FULL, running: 4, runningMax: 4 });
+    one.pass(1_000);
+    const off = configOf({ settings: { holdMs: 60_000, workingSetBound: null } });
+    one.handle({ kind: 'configured', config: off });
+    expect(one.core.status(one.nowMs).pools[0]).toMatchObject({
+      queue: { requests: 2 },
+      workingSet: { held: 0 },
+    });
+    one.arrive({ prompts: [prompt(200)] });
+    expect(idsOf(one.report('a', FULL))).toEqual(['r1', 'r2', 'r3']);
+  });
+
+  test('on what a static replica said before its reports ceased', () => {
+    const one = rig(FULL);
+    one.unlink('a');
+    one.pass(29_000);
+    expect(decisionIn(one.arrive({ prompts: [prompt(1)] }))).toBe('queue/kv_room');
+    const [first] = attemptsIn(one.pass(1_500));
+    expect(targetStatus(one, 'a').link).toBe('static');
+    one.end(first?.lease ?? '');
+    expect(decisionIn(one.arrive({ prompts: [prompt(100)] }))).toBe('send/only_candidate');
+  });
+
   test('on what does not come back for its prefix', () => {
     const one = rig(FULL);
     const sent = one.arrive({ prompts: [prompt(1)], work: 'prefill', maxTokens: 0 });
@@ -186,6 +247,24 @@ test('explain shows bound and figures of each candidate, and says unknown', () =
   one.holds('a', prompt(7_000));
   const goesOn = one.core.explain(one.request({ prompts: [prompt(7_000)] }), one.nowMs);
   expect(goesOn.candidates[0]?.kvRoom?.state).toBe('continues');
+});
+
+test('what was first in the queue and now waits for KV room slows down no pace of the others', () => {
+  const one = rig(FULL);
+  // Nothing has a slot: it waits as any other, and only then finds no room.
+  one.report('a', { ...FULL, running: 4, runningMax: 4 });
+  one.arrive({ prompts: [prompt(1)] });
+  one.report('a', FULL);
+  expect(one.core.status(one.nowMs).pools[0]?.workingSet.held).toBe(1);
+  one.pass(10_000);
+  one.report('a', { ...FULL, running: 4, runningMax: 4 });
+  one.holds('a', prompt(1_000));
+  for (let k = 0; k < 8; k += 1) one.arrive({ prompts: [prompt(1_000)], clientDeadlineMs: 9_000 });
+  expect(attemptsIn(one.report('a', { ...FULL, running: 2, runningMax: 4 }))).toHaveLength(2);
+  for (let k = 0; k < 4; k += 1) {
+    const again = one.arrive({ prompts: [prompt(1_000)], clientDeadlineMs: 9_000 });
+    expect(decisionIn(again)).toBe('queue/all_full');
+  }
 });
 
 test('other routers are not told of what waits for KV room: it claims none of their share', () => {

@@ -1,14 +1,25 @@
 // Working-set admission: a new conversation goes only where the KV cache has room for it.
 //
 // A retry has been admitted before. A conversation that returns after its cache was evicted needs room as a new one
-// does, and more of it: what it takes is taken from others all the same. It goes ahead of new ones.
+// does, and more of it: what it takes is taken from others all the same. It goes ahead of new ones. Where hardly any
+// turn is gone on from there is nothing to keep, and engines queue for KV blocks by themselves: the rule rests.
 
 import type { KvRoom } from '../../shared/model/decision.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
 import { isUnfound, kvRoom } from '../policy/working-set.ts';
-import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
+import type { QueueItem } from '../policy/queue.ts';
+import type {
+  LeaseState,
+  PoolState,
+  RegionalState,
+  RequestState,
+  TargetState,
+} from './core-state.ts';
 import { COLUMN, type Scored, type Weighing } from './core-weighing.ts';
+
+/** Before agents tell a working set of turns that hardly anybody goes on from, ms. */
+const WATCHED_MS = 25_000;
 
 /** How the candidates of one request stand. */
 export interface Room {
@@ -23,7 +34,7 @@ export function roomForNew(
   request: RequestState,
   weighing: Weighing,
 ): Room | null {
-  const bound = request.pool.workingSet.control.bound(state.settings);
+  const bound = boundNow(state, request.pool);
   if (bound === null || !isGeneration(request)) return null;
   const fresh = request.attempts === 0 && isFoundNowhere(weighing);
   const aged = state.nowMs >= entersByMs(state, request);
@@ -34,6 +45,24 @@ export function roomForNew(
     return enters ? { ...room, state: 'aged' } : room;
   };
   return { acts: fresh, of };
+}
+
+/** Null while the rule is off or rests. */
+function boundNow(state: RegionalState, { workingSet }: PoolState): number | null {
+  const { control, gaps } = workingSet;
+  return gaps.isRare(state.nowMs, WATCHED_MS) ? null : control.bound(state.settings);
+}
+
+/** Where the rule no longer holds anybody back, those that it has held wait as all others do, as old as they are. */
+export function letGoOfHeld(state: RegionalState, pool: PoolState): void {
+  const { queue, pace, heldPace } = pool;
+  if (queue.held.requests === 0 || boundNow(state, pool) !== null) return;
+  for (const id of [...queue.ids()]) {
+    const { held, ...item } = queue.get(id) as QueueItem;
+    if (held !== undefined) queue.push(item, state.settings.ageCredit);
+  }
+  heldPace.emptied();
+  pace.started(state.nowMs);
 }
 
 /** What a request is that has to wait for room. */
@@ -58,9 +87,11 @@ export function noteTurnEnds(
   { leaves }: PrefixMessage,
 ): void {
   const { turns, gaps } = target.replica.pool.workingSet;
+  // Those who go on from it come to any of the routers.
+  const share = 1 / Math.max(1, target.report?.routers ?? 1);
   for (const leaf of leaves) {
     if (leaf.promptTokens === null) continue;
-    gaps.ended(state.nowMs);
+    gaps.ended(state.nowMs, share);
     turns.ended(leaf, { tokens: leaf.promptTokens + leaf.answerTokens, endedMs: state.nowMs });
   }
 }
@@ -130,11 +161,13 @@ function isGeneration({ request }: RequestState): boolean {
 
 function roomAt(request: RequestState, scored: Scored, bound: number): KvRoom {
   const { target } = scored;
-  const { report } = target;
+  const { report, replica } = target;
   const own = ownGrowth(target);
+  // What was reported before the grace began says nothing any more.
+  const known = replica.state === 'static' ? null : report;
   const figures = {
     capacityTokens: report?.kvCapacityTokens ?? null,
-    workingSetTokens: report?.workingSetTokens ?? null,
+    workingSetTokens: known?.workingSetTokens ?? null,
     ownTokens: own.tokens,
     ownNew: own.conversations,
     neededTokens: growthTokens(request, scored),

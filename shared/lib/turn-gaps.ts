@@ -13,6 +13,8 @@ const ENOUGH = 8;
 /** Turns that shares are counted over, and the share of them gone on from that is hardly any. */
 const TURNS = 256;
 const RARE = 0.05;
+/** Hardly any are so until so many times as many are gone on from. */
+const NO_LONGER = 1.5;
 
 export class TurnGaps {
   private readonly samples: number[] = [];
@@ -22,11 +24,14 @@ export class TurnGaps {
   /** Turns that ended, and those gone on from; both fade. */
   private ends = 0;
   private returns = 0;
+  private rare = false;
 
-  ended(nowMs: number): void {
+  /** `share` of those that go on from it are observed here. */
+  ended(nowMs: number, share = 1): void {
     this.sinceMs = Math.min(this.sinceMs, nowMs);
-    this.ends += 1 - this.ends / TURNS;
-    this.returns -= this.returns / TURNS;
+    this.ends += share * (1 - this.ends / TURNS);
+    this.returns -= (share * this.returns) / TURNS;
+    this.count();
   }
 
   observe(gapMs: number): void {
@@ -34,14 +39,23 @@ export class TurnGaps {
     this.returns += 1;
     this.samples[this.next] = gapMs;
     this.next = (this.next + 1) % SAMPLES;
+    this.count();
+  }
+
+  /** Whether hardly any turn is gone on from, after so long at least. */
+  isRare(nowMs: number, watchedMs = WATCHED_MS): boolean {
+    return this.rare && nowMs - this.sinceMs >= watchedMs && this.ends >= ENOUGH;
+  }
+
+  private count(): void {
+    const least = this.rare ? NO_LONGER * RARE : RARE;
+    this.rare = this.returns < least * this.ends;
   }
 
   /** τ in ms; null while it is unknown. */
   tauMs(nowMs: number): number | null {
+    if (this.isRare(nowMs)) return LEAST_MS;
     const watchedMs = nowMs - this.sinceMs;
-    if (watchedMs >= WATCHED_MS && this.ends >= ENOUGH && this.returns < RARE * this.ends) {
-      return LEAST_MS;
-    }
     if (this.samples.length < ENOUGH) return null;
     const sorted = [...this.samples].sort((a, b) => a - b);
     const p90 = sorted[Math.floor(0.9 * (sorted.length - 1))] ?? LEAST_MS;
