@@ -106,20 +106,6 @@ test('what the engine stores and removes is what it caches', () => {
   expect(rig.cached).toBe(5 * BLOCK);
 });
 
-test('a prompt far beyond the context counts for the context, and evicts nothing', () => {
-  const rig = new Rig();
-  rig.indexed();
-  const chunks = 2_000;
-  const hashes = Uint32Array.from({ length: 2 * chunks }, (_, k) => 1_000 + k);
-  const chain = { hashes, endLow: 8, endHigh: 8, turnEnds: new Uint32Array(0) };
-  const tokens = { promptTokens: 250_000, uncachedTokens: 250_000 };
-  rig.sent('huge', { ...tokens, promptBytes: 512 * chunks, chains: [chain] });
-  rig.h.advance(100);
-  expect(rig.h.report(rig.link).waitingPrefillTokens).toBe(32_768);
-  const told = rig.h.sent.flatMap(({ message }) => (message.kind === 'prefix' ? [message] : []));
-  expect(told.flatMap(({ evicted }) => [...evicted])).toEqual([]);
-});
-
 describe('a gap', () => {
   test('is asked for and filled', () => {
     const rig = new Rig();

@@ -374,6 +374,20 @@ describe('prefixes', () => {
     // Nobody has come back: whether anybody will is unknown.
     expect(router.report().workingSetTokens).toBeNull();
   });
+
+  test('lets a prompt that fits in no way evict nothing; it counts for the context', () => {
+    const { h, router } = ready();
+    router.sent('a', { promptBytes: 20 * 512, chains: [chain(20, 1)] });
+    router.first('a');
+    router.ended('a', { promptTokens: 2_560, cachedTokens: 0, completionTokens: 10 });
+    const huge = { promptTokens: 300_000, uncachedTokens: 300_000, promptBytes: 1_200_000 };
+    router.sent('huge', { ...huge, chains: [chain(2_343, 2)] });
+    h.advance(200);
+    expect(router.report().waitingPrefillTokens).toBe(32_768);
+    router.ended('huge', null, 'failed');
+    h.advance(1_000);
+    expect(router.prefixes().flatMap(({ evicted }) => [...evicted])).toEqual([]);
+  });
 });
 
 describe('what is learned from usage', () => {
