@@ -55,6 +55,18 @@ describe('where somebody waits now and then', () => {
     expect(idle.run({ hits: 0.85, waiting: 0.4, windows: 2 })).toEqual([0.9, 0.9]);
   });
 
+  test('what has waited in windows before eases it no further once nobody waits', () => {
+    const rig = new Rig();
+    expect(rig.run({ hits: 0.97, waiting: 0.6, windows: 1 })).toEqual([0.95]);
+    expect(rig.run({ hits: 0.97, waiting: 0, windows: 3 })).toEqual([0.95, 0.95, 0.95]);
+  });
+
+  test('a window in which all waited eases nothing, however few waited before', () => {
+    const rig = new Rig();
+    expect(rig.run({ hits: 0.97, waiting: 0.1, windows: 1 })).toEqual([0.95]);
+    expect(rig.run({ hits: 0.97, waiting: 1, windows: 1 })).toEqual([0.95]);
+  });
+
   test('it never passes the greatest, nor falls below the least', () => {
     const rig = new Rig();
     expect(rig.run({ hits: 0.97, waiting: 0.4, windows: 20 }).at(-1)).toBe(1.2);

@@ -2,13 +2,16 @@
 // really find and by whether new ones wait.
 //
 //   hits    = Σ tokens found ÷ Σ tokens of the turns gone on from, over one window, of turns that came back within τ
-//   waiting = share of the last windows in which some router of the pool held somebody back: 1 − (1 − own)^routers
+//   now     = share of the window in which some router of the pool held somebody back: 1 − (1 − own)^routers
+//   waiting = the same of the last windows
 //
 // One bounded step a window of WINDOW_TURNS turns and WINDOW_MS at least:
 //
 //   waiting < ALWAYS   the pool is about as large as its load
 //                        hits < POOR                   tightened, by two steps
-//                        hits ≥ FAIR, somebody waits   eased: the wait is what easing can end
+//                        hits ≥ FAIR, and `now`        eased: the wait is what easing can end. Where nobody waits any more
+//                        between SELDOM and ALWAYS     it has ended; where somebody always does, easing while the pool
+//                                                      still fills would go all the way before the hits show it
 //   waiting ≥ ALWAYS   the load is larger than the pool: what is eased is filled at once, and costs hits
 //                        hits < POOR                   tightened, by two steps
 //                        above the start               back towards it: easing has not ended the wait
@@ -108,7 +111,12 @@ export class WorkingSetControl {
     const weight = this.#waiting === 0 ? 1 : WAITING_WEIGHT;
     this.#waiting += weight * (now - this.#waiting);
     const waiting = this.#waiting;
-    const way = direction({ hits, waiting, above: bound - (settings.workingSetBound ?? bound) });
+    const way = direction({
+      hits,
+      waiting,
+      now,
+      above: bound - (settings.workingSetBound ?? bound),
+    });
     if (way === 0) return;
     if (way < 0) {
       this.#barred = { bound, untilMs: nowMs + RETRY_MS };
@@ -123,10 +131,15 @@ export class WorkingSetControl {
 }
 
 /** `above`: how far the bound is above its start. */
-function direction(seen: { hits: number; waiting: number; above: number }): -1 | 0 | 1 {
-  const { hits, waiting, above } = seen;
+function direction(seen: {
+  hits: number;
+  waiting: number;
+  now: number;
+  above: number;
+}): -1 | 0 | 1 {
+  const { hits, waiting, now, above } = seen;
   if (hits < POOR) return -1;
-  if (waiting < ALWAYS) return hits >= FAIR && waiting > SELDOM ? 1 : 0;
+  if (waiting < ALWAYS) return hits >= FAIR && now > SELDOM && now < ALWAYS ? 1 : 0;
   if (above > SAME) return -1;
   return hits >= GOOD && above < -SAME ? 1 : 0;
 }
