@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ReleaseQueue, type QueueItem } from './queue.ts';
+import { NOBODY_PAST, ReleaseQueue, type QueueItem } from './queue.ts';
 
 const CREDIT = 0.25;
-const NONE: ReadonlySet<string> = new Set();
 
 function item(id: string, more: Partial<QueueItem> = {}): QueueItem {
   return {
@@ -23,7 +22,7 @@ function item(id: string, more: Partial<QueueItem> = {}): QueueItem {
 function drain(queue: ReleaseQueue, nowMs = 0): string[] {
   const order: string[] = [];
   for (;;) {
-    const next = queue.next({ nowMs, pressWithinMs: 120, without: NONE });
+    const next = queue.next({ nowMs, pressWithinMs: 120, past: NOBODY_PAST });
     if (next === null) return order;
     queue.release(next.id);
     order.push(next.id);
@@ -86,7 +85,11 @@ describe('the queue releases', () => {
 
   test('past the ones named', () => {
     const queue = queueOf(item('a'), item('b'), item('c'));
-    const next = queue.next({ nowMs: 0, pressWithinMs: 0, without: new Set(['a', 'b']) });
+    const next = queue.next({
+      nowMs: 0,
+      pressWithinMs: 0,
+      past: { ids: new Set(['a', 'b']), kinds: new Set<string>() },
+    });
     expect(next?.id).toBe('c');
     expect(drain(queue)).toEqual(['a', 'b', 'c']);
   });
@@ -135,6 +138,42 @@ test('a request is overtaken only by those that arrive within prefill / ageCredi
           expect(other.arrivedMs).toBeLessThanOrEqual(mine.arrivedMs + mine.prefillMs / CREDIT);
         }
       }
+    }),
+  );
+});
+
+test('kinds change no order: leaving one out is leaving out each of it', () => {
+  const action = fc.record({
+    what: fc.constantFrom('push', 'push', 'push', 'remove', 'release'),
+    id: fc.integer({ min: 0, max: 20 }),
+    tenant: fc.constantFrom('a', 'b'),
+    priority: fc.integer({ min: 0, max: 1 }),
+    prefillMs: fc.integer({ min: 1, max: 50 }),
+    kind: fc.constantFrom('base', 'x', 'y'),
+    deadlineMs: fc.option(fc.integer({ min: 0, max: 300 })),
+    held: fc.constantFrom(undefined, undefined, 'new' as const),
+  });
+  const past = fc.subarray(['base', 'x', 'y']);
+  fc.assert(
+    fc.property(fc.array(action, { maxLength: 80 }), past, (actions, kinds) => {
+      const [queue, plain] = [new ReleaseQueue(), new ReleaseQueue()];
+      const kindsOf = new Map<string, string>();
+      for (const { what, id: number, kind, held, ...rest } of actions) {
+        const id = `${number}`;
+        if (what !== 'push') for (const each of [queue, plain]) each[what as 'remove'](id);
+        else {
+          const one = item(id, { ...rest, ...(held === undefined ? {} : { held }) });
+          queue.push({ ...one, kind }, CREDIT);
+          plain.push(one, CREDIT);
+          kindsOf.set(id, kind);
+        }
+      }
+      const ids = new Set([...plain.ids()].filter((id) => kinds.includes(kindsOf.get(id) ?? '')));
+      const at = { nowMs: 0, pressWithinMs: 0 };
+      const left = queue.next({ ...at, past: { ids: new Set(), kinds: new Set(kinds) } });
+      expect(left?.id).toBe(plain.next({ ...at, past: { ids, kinds: new Set() } })?.id);
+      expect(queue.leastKey).toBe(plain.leastKey);
+      expect(drain(queue)).toEqual(drain(plain));
     }),
   );
 });
@@ -192,7 +231,7 @@ describe('what is held back for KV room', () => {
       item('early-long', { held: 'new', arrivedMs: 10, prefillMs: 900 }),
     );
     const next = (held: boolean) =>
-      queue.next({ nowMs: 0, pressWithinMs: 120, without: NONE, held })?.id ?? null;
+      queue.next({ nowMs: 0, pressWithinMs: 120, past: NOBODY_PAST, held })?.id ?? null;
     expect([next(false), next(true)]).toEqual(['plain', 'early-long']);
     expect(queue.held).toEqual({ requests: 2, prefillMs: 901 });
     expect([queue.topPriority, queue.topUnheld, queue.size]).toEqual([0, 0, 3]);
@@ -212,7 +251,7 @@ describe('what is held back for KV room', () => {
       item('new', { held: 'new', arrivedMs: 1 }),
       item('back', { held: 'returning', arrivedMs: 50 }),
     );
-    const next = queue.next({ nowMs: 60, pressWithinMs: 120, without: NONE, held: true });
+    const next = queue.next({ nowMs: 60, pressWithinMs: 120, past: NOBODY_PAST, held: true });
     expect(next?.id).toBe('back');
   });
 
@@ -225,7 +264,7 @@ describe('what is held back for KV room', () => {
     );
     const order: string[] = [];
     for (;;) {
-      const next = queue.next({ nowMs: 0, pressWithinMs: 120, without: NONE, held: true });
+      const next = queue.next({ nowMs: 0, pressWithinMs: 120, past: NOBODY_PAST, held: true });
       if (next === null) break;
       queue.release(next.id);
       order.push(next.id);

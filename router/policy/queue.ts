@@ -31,11 +31,19 @@ export interface QueueItem {
   readonly deadlineMs: number | null;
   /** When it has waited as long as it may. */
   readonly giveUpMs: number;
+  /** Requests of one kind can go to the same targets; one kind unless given. */
+  readonly kind?: string;
   /** It is held back for KV room: a conversation whose cache was evicted, or one that begins. */
   readonly held?: 'returning' | 'new';
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
+/** Whom a look at who goes next leaves out. */
+export interface LookedPast {
+  readonly ids: ReadonlySet<string>;
+  readonly kinds: ReadonlySet<string>;
+}
+
+export const NOBODY_PAST: LookedPast = { ids: new Set(), kinds: new Set() };
 
 interface Entry {
   readonly item: QueueItem;
@@ -46,7 +54,8 @@ interface Entry {
 
 interface Tenant {
   tokens: number;
-  readonly heap: BinaryHeap<Entry>;
+  /** By kind: those of a kind that cannot go now are left out without a look at each. */
+  readonly heaps: Map<string, BinaryHeap<Entry>>;
   readonly held: BinaryHeap<Entry>;
   waiting: number;
 }
@@ -113,9 +122,11 @@ export class ReleaseQueue {
   get leastKey(): number | null {
     const level = this.#levels.find((candidate) => candidate.requests > candidate.heldRequests);
     let least: number | null = null;
-    for (const { heap } of level?.tenants.values() ?? []) {
-      const top = topOf(heap);
-      if (top !== undefined) least = Math.min(least ?? top.key, top.key);
+    for (const { heaps } of level?.tenants.values() ?? []) {
+      for (const heap of heaps.values()) {
+        const top = topOf(heap);
+        if (top !== undefined) least = Math.min(least ?? top.key, top.key);
+      }
     }
     return least;
   }
@@ -165,7 +176,7 @@ export class ReleaseQueue {
     const tenant = this.#tenant(level, item.tenant);
     if (tenant.waiting === 0) tenant.tokens = Math.max(tenant.tokens, level.virtualTokens);
     tenant.waiting += 1;
-    (item.held !== undefined ? tenant.held : tenant.heap).push(entry);
+    (item.held !== undefined ? tenant.held : heapOf(tenant, kindOf(item))).push(entry);
     if (item.deadlineMs !== null && item.held === undefined) level.pressing.push(entry);
     countHeld(level, item, 1);
     level.requests += 1;
@@ -191,7 +202,7 @@ export class ReleaseQueue {
     this.#prefillMs -= entry.item.prefillMs;
     this.#bytes -= entry.item.bytes;
     if (this.#entries.size === 0) this.#prefillMs = 0;
-    this.#sweep(level, tenant, entry.item.tenant);
+    this.#sweep(level, tenant, entry.item);
     return entry.item;
   }
 
@@ -207,20 +218,20 @@ export class ReleaseQueue {
   }
 
   /**
-   * Who would go next, without the ones named. `pressWithinMs`: a deadline that is lost unless the
+   * Who would go next, without those looked past. `pressWithinMs`: a deadline that is lost unless the
    * request starts within this time is pressing. `held`: of those that are held back for KV room.
    */
   next(options: {
     nowMs: number;
     pressWithinMs: number;
-    without: ReadonlySet<string>;
+    past: LookedPast;
     held?: boolean;
   }): QueueItem | null {
     const held = options.held === true;
     for (const level of this.#levels) {
       if ((held ? level.heldRequests : level.requests) === 0) continue;
       const urgent = held ? null : pressing(level, options);
-      const entry = urgent ?? fairest(level, options.without, held);
+      const entry = urgent ?? fairest(level, options.past, held);
       if (entry !== null) return entry.item;
     }
     return null;
@@ -229,7 +240,7 @@ export class ReleaseQueue {
   /** Whether a deadline is pressing at `topUnheld`. */
   presses(nowMs: number, pressWithinMs: number): boolean {
     const level = this.#levels.find((candidate) => candidate.requests > candidate.heldRequests);
-    const options = { nowMs, pressWithinMs, without: NOBODY };
+    const options = { nowMs, pressWithinMs, past: NOBODY_PAST };
     return level !== undefined && pressing(level, options) !== null;
   }
 
@@ -242,8 +253,10 @@ export class ReleaseQueue {
     if (level === undefined) return null;
     let worst: Entry | null = null;
     for (const tenant of level.tenants.values()) {
-      for (const entry of [...tenant.heap.values(), ...tenant.held.values()]) {
-        if (entry.live && (worst === null || goesBefore(worst, entry))) worst = entry;
+      for (const heap of [...tenant.heaps.values(), tenant.held]) {
+        for (const entry of heap.values()) {
+          if (entry.live && (worst === null || goesBefore(worst, entry))) worst = entry;
+        }
       }
     }
     return worst?.item ?? null;
@@ -294,8 +307,8 @@ export class ReleaseQueue {
   #tenant(level: Level, name: string): Tenant {
     let tenant = level.tenants.get(name);
     if (tenant === undefined) {
-      const [heap, held] = [new BinaryHeap(before), new BinaryHeap(before)];
-      tenant = { tokens: level.virtualTokens, heap, held, waiting: 0 };
+      const held = new BinaryHeap(before);
+      tenant = { tokens: level.virtualTokens, heaps: new Map(), held, waiting: 0 };
       level.tenants.set(name, tenant);
     }
     return tenant;
@@ -305,9 +318,11 @@ export class ReleaseQueue {
    * Entries that left by another way than the top go when they outnumber the rest, a tenant when it
    * owes nothing.
    */
-  #sweep(level: Level, tenant: Tenant, name: string): void {
-    for (const heap of [tenant.heap, tenant.held]) {
+  #sweep(level: Level, tenant: Tenant, left: QueueItem): void {
+    const heap = left.held === undefined ? tenant.heaps.get(kindOf(left)) : tenant.held;
+    if (heap !== undefined) {
       if (heap.size > 16 && heap.size > 2 * tenant.waiting) heap.prune(isLive);
+      if (left.held === undefined && topOf(heap) === undefined) tenant.heaps.delete(kindOf(left));
     }
     if (level.pressing.size > 16 && level.pressing.size > 2 * level.requests) {
       level.pressing.prune(isLive);
@@ -319,7 +334,7 @@ export class ReleaseQueue {
       level.tenants.clear();
       level.virtualTokens = 0;
     } else if (tenant.waiting === 0 && tenant.tokens <= level.virtualTokens) {
-      level.tenants.delete(name);
+      level.tenants.delete(left.tenant);
     }
   }
 }
@@ -333,6 +348,23 @@ export function clampPriority(priority: number): number {
 function keyOf(item: QueueItem, ageCredit: number): number {
   if (item.held === undefined) return item.prefillMs + ageCredit * item.arrivedMs;
   return item.arrivedMs - (item.held === 'returning' ? GOES_ON_AHEAD_MS : 0);
+}
+
+function kindOf({ kind }: QueueItem): string {
+  return kind ?? '';
+}
+
+function heapOf({ heaps }: Tenant, kind: string): BinaryHeap<Entry> {
+  let heap = heaps.get(kind);
+  if (heap === undefined) {
+    heap = new BinaryHeap(before);
+    heaps.set(kind, heap);
+  }
+  return heap;
+}
+
+function isPast({ item }: Entry, past: LookedPast): boolean {
+  return past.ids.has(item.id) || past.kinds.has(kindOf(item));
 }
 
 function countHeld(level: Level, item: QueueItem, by: 1 | -1): void {
@@ -366,21 +398,21 @@ function startsBefore(a: Entry, b: Entry): boolean {
 
 function pressing(
   level: Level,
-  options: { nowMs: number; pressWithinMs: number; without: ReadonlySet<string> },
+  options: { nowMs: number; pressWithinMs: number; past: LookedPast },
 ): Entry | null {
   const top = topOf(level.pressing);
-  if (top === undefined || options.without.has(top.item.id)) return null;
+  if (top === undefined || isPast(top, options.past)) return null;
   const latest = latestStartMs(top);
   const canBeKept = latest >= options.nowMs;
   return canBeKept && latest <= options.nowMs + options.pressWithinMs ? top : null;
 }
 
-function fairest(level: Level, without: ReadonlySet<string>, held: boolean): Entry | null {
+function fairest(level: Level, past: LookedPast, held: boolean): Entry | null {
   let best: Tenant | null = null;
   let bestEntry: Entry | null = null;
   for (const tenant of level.tenants.values()) {
     if (tenant.waiting === 0 || (best !== null && tenant.tokens > best.tokens)) continue;
-    const entry = firstOf(held ? tenant.held : tenant.heap, without);
+    const entry = held ? firstOf(tenant.held, past.ids) : firstIn(tenant, past);
     if (entry === null) continue;
     const ahead = best === null || tenant.tokens < best.tokens || before(entry, bestEntry ?? entry);
     if (!ahead) continue;
@@ -393,6 +425,17 @@ function fairest(level: Level, without: ReadonlySet<string>, held: boolean): Ent
 function topOf(heap: BinaryHeap<Entry>): Entry | undefined {
   while (heap.peek()?.live === false) heap.pop();
   return heap.peek();
+}
+
+/** The first of a tenant's that wait for anything but KV room. */
+function firstIn({ heaps }: Tenant, past: LookedPast): Entry | null {
+  let first: Entry | null = null;
+  for (const [kind, heap] of heaps) {
+    if (past.kinds.has(kind)) continue;
+    const entry = firstOf(heap, past.ids);
+    if (entry !== null && (first === null || before(entry, first))) first = entry;
+  }
+  return first;
 }
 
 /** The first live entry that is not among those named; looks past a few only. */

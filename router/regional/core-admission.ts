@@ -41,6 +41,7 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
       arrivedMs: request.arrivedMs,
       bytes: asked.bodyBytes,
       ...work,
+      kind: kindOf(request),
       deadlineMs,
       giveUpMs: Math.min(
         request.arrivedMs + state.settings.queueMaxWaitMs,
@@ -58,6 +59,11 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
       ? decision
       : { ...decision, kind: 'queue', reason: 'order', target: null };
   state.announced.push({ request: asked.id, decision: waiting });
+}
+
+/** What can go to the same targets: the model or adapter, and what has failed it there. */
+function kindOf({ engineModel, tried }: RequestState): string {
+  return JSON.stringify([engineModel, ...tried]);
 }
 
 /** A new conversation goes behind those that wait for KV room, also where it would find some. */

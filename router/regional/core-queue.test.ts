@@ -1,7 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import type { RequestId } from '../../shared/model/ids.ts';
+import type { PoolId, RequestId } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
-import { attemptsIn, chainOf, CoreRig, decisionIn, refusalIn, sentTo } from './core.harness.ts';
+import {
+  attemptsIn,
+  chainOf,
+  CoreRig,
+  decisionIn,
+  MODEL,
+  refusalIn,
+  sentTo,
+} from './core.harness.ts';
 import type { RouterEffect } from './events.ts';
 
 describe('the queue', () => {
@@ -34,6 +42,27 @@ describe('the queue', () => {
     rig.arrive();
     expect(attemptsIn(rig.pass(439))).toEqual([]);
     expect(attemptsIn(rig.pass(10))).toMatchObject([{ queueMs: 441 }]);
+  });
+
+  test('lets those that wait for an adapter hide nobody, however many they are', () => {
+    const rig = new CoreRig({
+      pools: [{ id: 'pool' as PoolId, models: [MODEL, 'x'], aliases: {} }],
+    });
+    const models = (...loras: string[]): ReplicaReport['models'] => [
+      { id: MODEL, maxModelLen: 32_768, loras },
+    ];
+    rig.ready('a', { ...full, models: models('x') });
+    rig.ready('b', { ...full, models: models() });
+    for (let k = 0; k < 40; k += 1) {
+      expect(decisionIn(rig.arrive({ model: 'x' }))).toMatch(/^queue/);
+    }
+    expect(decisionIn(rig.arrive())).toMatch(/^queue/);
+    expect(attemptsIn(rig.report('b', { models: models() }))).toMatchObject([
+      { request: 'r41', target: { replica: 'b' } },
+    ]);
+    // And one that comes while it idles goes at once.
+    rig.report('b', { models: models(), ackedSeq: 1 });
+    expect(attemptsIn(rig.arrive())).toHaveLength(1);
   });
 
   test('lets nobody pass those who wait', () => {

@@ -16,31 +16,46 @@ import { roomNow, serves } from './core-room.ts';
 import { targetsOf } from './core-weigh.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
-import type { QueueItem } from '../policy/queue.ts';
+import { NOBODY_PAST, type LookedPast, type QueueItem } from '../policy/queue.ts';
 
-/** Queued requests that cannot go now and are looked past, per round. */
-const LOOKED_PAST = 8;
+/** Queued requests that cannot go now and are looked past, per round: of one kind, and of all. */
+const LOOKED_PAST_OF_KIND = 8;
+const LOOKED_PAST = 64;
 /** Requests released in one event: more go in the next. */
 const RELEASED_AT_ONCE = 256;
 
 export function moveQueue(state: RegionalState, pool: PoolState): void {
   giveUp(state, pool);
   letGoOfHeld(state, pool);
-  const past = new Set<string>();
-  for (let k = 0; k < RELEASED_AT_ONCE && past.size < LOOKED_PAST; k += 1) {
+  const past = new Past();
+  for (let k = 0; k < RELEASED_AT_ONCE && past.ids.size < LOOKED_PAST; k += 1) {
     if (!canMove(state, pool)) return;
     const item = nextOf(state, pool, past);
     if (item === null) return moveHeld(state, pool);
-    if (!tryRelease(state, pool, item)) past.add(item.id);
+    if (!tryRelease(state, pool, item)) past.note(item);
   }
-  pool.dirty = past.size < LOOKED_PAST;
+  pool.dirty = past.ids.size < LOOKED_PAST;
+}
+
+/** Who cannot go now; after some of a kind, nor can the others of it. */
+class Past implements LookedPast {
+  readonly ids = new Set<string>();
+  readonly kinds = new Set<string>();
+  readonly #counts = new Map<string, number>();
+
+  note({ id, kind = '' }: QueueItem): void {
+    this.ids.add(id);
+    const count = (this.#counts.get(kind) ?? 0) + 1;
+    this.#counts.set(kind, count);
+    if (count >= LOOKED_PAST_OF_KIND) this.kinds.add(kind);
+  }
 }
 
 /** New conversations go after all others of the pool, in their order: one that finds no KV room ends the round. */
 function moveHeld(state: RegionalState, pool: PoolState): void {
   for (let k = 0; k < RELEASED_AT_ONCE; k += 1) {
     if (pool.queue.held.requests === 0 || !canMove(state, pool)) return;
-    const item = nextOf(state, pool, new Set(), true);
+    const item = nextOf(state, pool, NOBODY_PAST, true);
     if (item === null || !tryRelease(state, pool, item)) return;
   }
   pool.dirty = true;
@@ -49,11 +64,11 @@ function moveHeld(state: RegionalState, pool: PoolState): void {
 function nextOf(
   state: RegionalState,
   pool: PoolState,
-  without: ReadonlySet<string>,
+  past: LookedPast,
   held = false,
 ): QueueItem | null {
   const { nowMs } = state;
-  return pool.queue.next({ nowMs, pressWithinMs: pressWithinMs(state), without, held });
+  return pool.queue.next({ nowMs, pressWithinMs: pressWithinMs(state), past, held });
 }
 
 /** When the queue has to be looked at again without any event; null when only events move it. */
@@ -79,7 +94,7 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
 
 /** When the first of those that wait for KV room has waited long enough; null where that is past or nobody does. */
 function heldWakeMs(state: RegionalState, pool: PoolState): number | null {
-  const item = pool.queue.held.requests === 0 ? null : nextOf(state, pool, new Set(), true);
+  const item = pool.queue.held.requests === 0 ? null : nextOf(state, pool, NOBODY_PAST, true);
   const request = item === null ? undefined : state.requests.get(item.id as RequestId);
   if (request === undefined) return null;
   const entersMs = entersByMs(state, request);
