@@ -20,6 +20,12 @@ const ANCHOR_SPREAD = 0.5;
 /** Relative spread of an earlier engine life's curve: the same model on the same machine, most likely. */
 const REBORN_SPREAD = 1;
 
+/**
+ * Without a prefill for so long, ms, the engine's last pace is none of now. A replica that was slow for a moment is given
+ * no work for the cost that it tells, and would tell it for ever.
+ */
+const PACE_KEPT_MS = 60_000;
+
 /** Of one prompt. */
 export interface PromptTokens {
   readonly uncached: number;
@@ -38,6 +44,8 @@ export class TargetCost {
   /** What calibration had prefills take, however the engine does since. */
   private calibratedCurve: CostCurve | null = null;
   private measured = false;
+  /** When prefills last told the pace; null: nothing is to be forgotten. */
+  private pacedAtMs: number | null = null;
 
   constructor(settings: CoreContext['settings']) {
     this.stepsAreSet = settings.stepTokens !== null;
@@ -113,7 +121,7 @@ export class TargetCost {
     return pace;
   }
 
-  /** Takes what prefills have shown since; how many times something was learned. */
+  /** Takes what prefills have shown since; how many times the curve has changed by it. */
   run(engine: ObservedEngine, nowMs: number): number {
     const glimpsed = this.observer.glimpse(engine, nowMs);
     for (const stretch of glimpsed) {
@@ -128,7 +136,12 @@ export class TargetCost {
       const tells = calibratedCurve !== null && tellsPace(stretch, calibratedCurve);
       if (tells) this.slow.observe(paceOf(stretch, calibratedCurve), nowMs);
     }
-    return glimpsed.length + settled.length;
+    const learned = glimpsed.length + settled.length;
+    if (learned > 0) this.pacedAtMs = nowMs;
+    if (this.pacedAtMs === null || nowMs - this.pacedAtMs < PACE_KEPT_MS) return learned;
+    this.pacedAtMs = null;
+    this.learner.forgetPace();
+    return 1;
   }
 }
 

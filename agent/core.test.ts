@@ -468,6 +468,27 @@ describe('what is learned from usage', () => {
     expect(router.report().prefillTps).toBeCloseTo(800 / 0.2, -1);
     expect(router.report().derived).not.toContain('prefillTps');
   });
+
+  test('a pace that nothing has shown for a minute is none: who was slow for a moment gets work again', () => {
+    const { h, router } = ready();
+    const costMs = (): number => prefillMs(router.report().prefillCost ?? CURVE, 800, 0);
+    const prefill = (lease: string, ms: number): void => {
+      router.sent(lease, { promptTokens: 800, uncachedTokens: 800 });
+      h.advance(ms);
+      router.first(lease);
+      h.advance(10);
+      router.ended(lease, { promptTokens: 800, cachedTokens: 0, completionTokens: 1 });
+      h.advance(600);
+    };
+    for (let i = 0; i < 40; i += 1) prefill(`usual${i}`, 200);
+    expect(costMs()).toBeCloseTo(200, -1);
+    for (let i = 0; i < 5; i += 1) prefill(`slow${i}`, 600);
+    expect(costMs()).toBeGreaterThan(500);
+    h.advance(50_000);
+    expect(costMs()).toBeGreaterThan(500);
+    h.advance(12_000);
+    expect(costMs()).toBeLessThan(300);
+  });
 });
 
 describe('traffic that no router told of', () => {

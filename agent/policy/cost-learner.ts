@@ -153,6 +153,12 @@ export class CostLearner {
     this.pace = this.paceNow();
   }
 
+  /** What it last took says nothing of the present any more. */
+  forgetPace(): void {
+    this.recent = [];
+    this.pace = 1;
+  }
+
   private keepRecent(recent: Recent): void {
     this.recent.push(recent);
     if (this.recent.length > this.settings.paceOver) this.recent.shift();

@@ -78,6 +78,11 @@ export class StepFit {
       learner.glimpse(stretch.id, observationOf(stretch, stepTokens));
   }
 
+  /** No prefill for long: the curve told is the fitted one, until new ones tell the pace. */
+  forgetPace(): void {
+    for (const { learner } of this.candidates) learner.forgetPace();
+  }
+
   /** `id`: of a stretch that was glimpsed before. */
   observe(stretch: PrefillStretch & { readonly id?: number }): void {
     this.weight = KEEP * this.weight + 1;
