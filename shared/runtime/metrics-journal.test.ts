@@ -87,6 +87,30 @@ describe('what a worker measures', () => {
     expect(await metrics.text()).toContain('asked_total{route="a"} 1000');
   });
 
+  test('is bounded in the values of a histogram too', async () => {
+    const { journal, open, metrics } = pair();
+    for (let k = 0; k < 65_536 + 100; k += 1) journal.observe('took_seconds', 1, { route: 'a' });
+    void journal.flush();
+    await open();
+    expect(await metrics.text()).toContain('took_seconds_count{route="a"} 65536');
+  });
+
+  test('waits while a flush is under way, whoever asks for another', async () => {
+    const { journal, open, waiting } = pair();
+    journal.add('asked_total', { route: 'a' });
+    const first = journal.flush();
+    journal.add('asked_total', { route: 'b' });
+    let over = false;
+    const second = journal.flush().then(() => (over = true));
+    await Promise.resolve();
+    expect(waiting).toHaveLength(1);
+    await open();
+    await first;
+    expect([waiting.length, over]).toEqual([1, false]);
+    await open();
+    await second;
+  });
+
   test('of a gauge is all its rows, the last of them', async () => {
     const { time, journal, rows, open } = pair();
     journal.replace('files', [{ labels: { file: 'a' }, value: 1 }]);
