@@ -2,10 +2,13 @@
 // the fewest, of those that know a ready replica in the most pools: one that has just begun, or that agents do not reach,
 // would refuse what the others can serve. It never reads from one, TLS included, whose handshakes are the workers' work.
 //
-// Why not otherwise (a server of one line behind each; 64 connections to 4 workers, five times; 6,000 short ones on 2 cores;
-// a worker that stands still is killed while 64 arrive):
+// Why not otherwise: each column is a measurement of its own, with a server of one line in the place of a router.
 //
-//                              fewest…most    CPU a connection      lost at a kill
+//   spread   64 connections to 4 workers, five times: the fewest and the most that a worker had
+//   CPU      6,000 short connections on 2 cores: of the parent and of the workers, for each connection
+//   lost     64 connections arrive while one worker stands still, which is killed then
+//
+//                              spread         CPU                   lost
 //   handed by the parent       16…16          75 µs + 220 µs        none
 //   cluster, round robin       10…27          77 µs + 227 µs        1 hangs for ever
 //   cluster, shared handle      1…49           0 µs + 150 µs        none
