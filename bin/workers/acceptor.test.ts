@@ -84,3 +84,26 @@ describe('connections that no worker can take', () => {
     await once(second, 'close');
   });
 });
+
+test('connections that workers have been handed and do not take are bounded', async () => {
+  const handed: Socket[] = [];
+  let dropped = 0;
+  const hangs = { ...taker(0, 250), hand: (socket: Socket) => void handed.push(socket) };
+  const acceptor = new Acceptor({
+    timers: new ManualTime(),
+    takers: () => [hangs],
+    onDrop: () => (dropped += 1),
+    waitingMax: 3,
+  });
+  const port = await acceptor.listen({ host: '127.0.0.1', port: 0 });
+  const clients = Array.from({ length: 5 }, () => connect(port, '127.0.0.1'));
+  for (const client of clients) client.on('error', () => undefined);
+  await expect.poll(() => [handed.length, dropped]).toEqual([3, 2]);
+  // What a worker has taken is the parent's no longer.
+  handed[0]?.destroy();
+  await expect.poll(() => clients.filter(({ closed }) => closed).length).toBe(3);
+  clients.push(connect(port, '127.0.0.1'));
+  await expect.poll(() => handed.length).toBe(4);
+  for (const socket of [...handed, ...clients]) socket.destroy();
+  await acceptor.close();
+});

@@ -15,7 +15,8 @@
 //   reusePort                  11…23           0 µs + 160 µs        17 of 64 reset: the dead one's queue
 //
 // A connection is the parent's until the worker has said that it took it: where the worker dies before, it goes to another.
-// While no worker can take any, up to `HELD_MAX` wait `HELD_MS` at most.
+// While no worker can take any, up to `HELD_MAX` wait `HELD_MS` at most; with those that workers have been handed and
+// have not taken they are `WAITING_MAX` at most, further ones are closed.
 
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Timers } from '../../shared/runtime/timers.ts';
@@ -31,6 +32,7 @@ export interface Taker {
   hand(socket: Socket): void;
 }
 
+const WAITING_MAX = 4_096;
 const HELD_MAX = 1_024;
 const HELD_MS = 5_000;
 /** A worker that has not taken a connection for so long, ms, gets the next only where the others are no better: it hangs. */
@@ -45,11 +47,19 @@ export class Acceptor {
   #turn = 0;
   #closed = false;
 
-  constructor(deps: { timers: Timers; takers: () => readonly Taker[]; onDrop: () => void }) {
+  constructor(deps: {
+    timers: Timers;
+    takers: () => readonly Taker[];
+    onDrop: () => void;
+    /** Absent: `WAITING_MAX`. */
+    waitingMax?: number;
+  }) {
     this.#timers = deps.timers;
     this.#takers = deps.takers;
     this.#onDrop = deps.onDrop;
     this.#server = createServer({ pauseOnConnect: true }, (socket) => this.give(socket));
+    this.#server.maxConnections = deps.waitingMax ?? WAITING_MAX;
+    this.#server.on('drop', () => this.#onDrop());
   }
 
   async listen({ host, port }: { readonly host: string; readonly port: number }): Promise<number> {
