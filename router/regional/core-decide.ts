@@ -45,21 +45,23 @@ export function decide(
   const held = rules.heldBy();
   if (held !== null) return verdict(seen, { kind: 'queue', reason: held }, NOBODY_DRAWN);
   const open = cheapestOpen(state, rules, weighing);
-  const probabilities = drawProbabilities(
-    open.map((k) => weighing.costMs(k)),
-    state.settings,
-  );
-  const at = options.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
-  const chosen = open[at];
-  if (chosen === undefined) {
+  if (open.length === 0) {
     return verdict(seen, { kind: 'queue', reason: 'all_full' }, NOBODY_DRAWN);
   }
-  // Another router's turn at the best one is waited for: elsewhere its prefix would be computed again.
-  if (!rules.isItsTurn(chosen)) {
-    return verdict(seen, { kind: 'queue', reason: 'order' }, NOBODY_DRAWN);
+  const costs = open.map((k) => weighing.costMs(k));
+  const tied = drawProbabilities(costs, state.settings);
+  // Another router's turn at the best one is waited for: elsewhere its prefix would be computed again. What the
+  // probabilities of those in turn lack to 1 is the chance of that.
+  const probabilities = tied.map((probability, n) =>
+    probability > 0 && rules.isItsTurn(open[n] as number) ? probability : 0,
+  );
+  const drawn = new Map(open.map((k, n) => [k, probabilities[n] ?? 0]));
+  const at = options.draw ? draw(tied, state.deps.random) : mostProbable(probabilities);
+  const chosen = open[at];
+  if (chosen === undefined || probabilities[at] === 0) {
+    return verdict(seen, { kind: 'queue', reason: 'order' }, drawn);
   }
   const reason = sendReason(request, { chosen, weighing, probabilities });
-  const drawn = new Map(open.map((k, n) => [k, probabilities[n] ?? 0]));
   return verdict(seen, { kind: 'send', reason }, drawn, chosen);
 }
 

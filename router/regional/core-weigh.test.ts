@@ -248,13 +248,15 @@ function plainDraw(
   if (!roomy.some((one) => !one.load.full && isItsTurn(one))) return null;
   const open = roomy.filter(({ load }) => !load.closed);
   const costs = open.map((one) => one.costMs);
-  const probabilities = drawProbabilities(costs, state.settings);
-  const at = draw(probabilities, seededRandom(DRAWN_BY));
-  const picked = open[at];
-  if (picked === undefined || !isItsTurn(picked)) return null;
+  const tied = drawProbabilities(costs, state.settings);
+  const picked = open[draw(tied, seededRandom(DRAWN_BY))];
+  const shown = open.map((one, k): [string, number] => [
+    one.target.key,
+    isItsTurn(one) ? (tied[k] ?? 0) : 0,
+  ]);
   return {
-    drawn: new Map(open.map(({ target }, k) => [target.key, probabilities[k] ?? 0])),
-    chosen: picked.target.key,
+    drawn: new Map(shown),
+    chosen: picked === undefined || !isItsTurn(picked) ? null : picked.target.key,
   };
 }
 
