@@ -99,7 +99,7 @@ export const METRICS = [
   {
     name: 'queue_predicted_wait_seconds',
     type: 'gauge',
-    help: 'What a request of priority 0 that has to wait for prefill would wait now. Absent while nothing is ready or on its way.',
+    help: 'What a request of priority 0 that has to wait for prefill, and for no KV room, would wait now. Absent while nothing is ready or on its way.',
     labels: ['pool'],
     workers: 'max',
   },

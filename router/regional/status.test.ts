@@ -37,6 +37,28 @@ describe('the status for people', () => {
     expect(text).toContain('these fields wait for a restart: region, router.links.listen\n');
   });
 
+  test('says why requests wait before idle replicas, and what a wait is predicted for', () => {
+    const rig = new CoreRig();
+    rig.ready('a', { kvUsageRatio: 0, workingSetTokens: 8_179, kvCapacityTokens: 8_192 });
+    const status = rig.core.status(rig.nowMs);
+    const [pool] = status.pools;
+    if (pool === undefined) throw new Error('no pool');
+    const queue = { ...pool.queue, requests: 20, oldestMs: 10_414, predictedWaitMs: 419 };
+    const textOf = (held: number): string =>
+      statusText({
+        router: { id: 'r', region: 'fra', software: 'spillway/1', upForS: 7 },
+        ...{ ready: true, config: null, bodyBytes: 0, connections: {}, linkTotals: null },
+        ...status,
+        pools: [{ ...pool, queue, workingSet: { boundRatio: 0.9, held, aged: 0, hitRatio: 0.94 } }],
+      });
+    expect(textOf(18)).toContain('one that needs no KV room would wait 419 ms)');
+    expect(textOf(18)).toContain(
+      '\n  18 of them wait for KV room, live conversations fill it (bound 90 % of each cache; turns find 94 % of theirs)\n',
+    );
+    expect(textOf(18)).toContain('KV 0 %, live 100 %,');
+    expect(textOf(0)).toContain('the oldest for 10414 ms; a new one would wait 419 ms)\n  a ');
+  });
+
   test('shows an unknown figure as unknown', () => {
     expect(textWith(null)).toMatch(
       /a +ready: 0 ours, running 3 of \?, waiting \? ms, KV \?, \? tokens\/s/,

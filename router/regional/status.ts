@@ -124,14 +124,24 @@ function poolLines(pool: PoolStatus): string[] {
   const models = pool.models.length === 0 ? 'no models yet' : pool.models.join(', ');
   const head =
     `pool ${pool.id} (${models}): ${pool.ready} of ${pool.replicas.length} ready, ` +
-    `${queue.requests} queued (${whole(queue.prefillMs)} ms of prefill${waitText(queue)})`;
-  return [head, ...pool.replicas.flatMap(replicaLines)];
+    `${queue.requests} queued (${whole(queue.prefillMs)} ms of prefill${waitText(pool)})`;
+  return [head, ...heldLines(pool), ...pool.replicas.flatMap(replicaLines)];
 }
 
-function waitText({ requests, oldestMs, predictedWaitMs }: PoolStatus['queue']): string {
+function waitText({ queue, workingSet }: PoolStatus): string {
+  const { requests, oldestMs, predictedWaitMs } = queue;
   if (requests === 0) return '';
   const [oldest, wait] = [oldestMs, predictedWaitMs].map((ms) => (ms === null ? '?' : whole(ms)));
-  return `, the oldest for ${oldest} ms; a new one would wait ${wait} ms`;
+  const who = workingSet.held === 0 ? 'a new one' : 'one that needs no KV room';
+  return `, the oldest for ${oldest} ms; ${who} would wait ${wait} ms`;
+}
+
+/** Why requests wait before replicas that are idle. */
+function heldLines({ workingSet: { held, boundRatio, hitRatio } }: PoolStatus): string[] {
+  if (held === 0) return [];
+  const found = hitRatio === null ? '' : `; turns find ${percent(hitRatio)} of theirs`;
+  const bound = `bound ${percent(boundRatio)} of each cache${found}`;
+  return [`  ${held} of them wait for KV room, live conversations fill it (${bound})`];
 }
 
 function replicaLines(replica: ReplicaStatus): string[] {
@@ -151,6 +161,7 @@ function targetText(replica: ReplicaStatus, target: TargetStatus): string {
     `running ${report?.running ?? '?'} of ${report?.runningMax ?? '?'}`,
     `waiting ${isWaitKnown(report) ? whole(target.waitMs) : '?'} ms`,
     `KV ${percent(report?.kvUsageRatio ?? null)}`,
+    ...workingSetText(report),
     `${report?.prefillTps === null || report === null ? '?' : whole(report.prefillTps)} tokens/s`,
     ...foretoldText(report),
     `report ${target.reportAgeMs === null ? '?' : whole(target.reportAgeMs)} ms old`,
@@ -158,10 +169,17 @@ function targetText(replica: ReplicaStatus, target: TargetStatus): string {
   return `${phaseText(target)}${link}${breaker}: ${figures.join(', ')}`;
 }
 
+/** Of the KV cache, what conversations that are expected to go on have in it. */
+function workingSetText(report: ReplicaReport | null): string[] {
+  const { workingSetTokens: tokens = null, kvCapacityTokens: capacity = null } = report ?? {};
+  if (tokens === null || capacity === null || capacity === 0) return [];
+  return [`live ${percent(tokens / capacity)}`];
+}
+
 /** How far off half of the last predicted prefills were. */
 function foretoldText(report: ReplicaReport | null): string[] {
   const error = report?.costError ?? null;
-  return error === null ? [] : [`prefill foretold to ${percent(error.p50)}`];
+  return error === null ? [] : [`prefill foretold within ${percent(error.p50)}`];
 }
 
 /** The phase, and what there is to say about it. */
