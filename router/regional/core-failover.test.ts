@@ -58,6 +58,18 @@ describe('an attempt that fails before its answer began', () => {
     expect(targetStatus(rig, 'a').breaker).toBe('closed');
   });
 
+  test('after a stale connection has all its attempts still, and the second such one is a failure', () => {
+    const rig = pair();
+    rig.ready('c', { waitingPrefillMs: 45 });
+    rig.arrive();
+    expect(attemptIn(rig.end('r1.1', STALE)).replica).toBe('a');
+    const third = attemptIn(rig.end('r1.2', CONNECT_FAILED)).replica;
+    const fourth = attemptIn(rig.end('r1.3', STALE)).replica;
+    expect([third, fourth].toSorted()).toEqual(['b', 'c']);
+    expect(refusalIn(rig.end('r1.4', CONNECT_FAILED))).toMatchObject({ code: 'upstream_failed' });
+    expect(rig.core.status(rig.nowMs)).toMatchObject({ openRequests: 0, leases: 0 });
+  });
+
   test.each([
     ['the client’s own error', { kind: 'clientError', status: 400 }, false],
     ['the client left', { kind: 'clientGone' }, false],

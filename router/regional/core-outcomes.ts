@@ -135,14 +135,17 @@ function retry(
   const { settings, nowMs } = state;
   const { result, target } = end;
   request.failure = failureOf(result, target, nowMs);
-  const unheard = result.kind === 'backPressure' || result.kind === 'staleConnection';
-  if (!unheard) request.tried.add(target.key);
+  // Once: a target whose new connections break too has failed it.
+  const free = result.kind === 'staleConnection' && !request.metStale;
+  if (free) request.metStale = true;
+  if (!free && result.kind !== 'backPressure') request.tried.add(target.key);
+  const attemptsMax = settings.maxAttempts + Number(request.metStale);
   const { clientDeadlineMs } = request.request;
   const failure = request.failure;
   if (clientDeadlineMs !== null && nowMs >= request.arrivedMs + clientDeadlineMs) {
     const decision = bare('shed', 'deadline_unreachable');
     finish(state, request, { decision, failure: { ...failure, code: 'upstream_timeout' } });
-  } else if (request.attempts >= settings.maxAttempts || request.pool.removed) {
+  } else if (request.attempts >= attemptsMax || request.pool.removed) {
     finish(state, request, { decision: bare('refuse', 'attempts_exhausted'), failure });
   } else if (!state.budget.charge(nowMs, settings)) {
     state.limit('retry_budget');

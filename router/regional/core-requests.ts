@@ -46,6 +46,7 @@ export function enter(
     arrivedMs: state.nowMs,
     attempts: 0,
     tried: new Set(),
+    metStale: false,
     lease: null,
     gone: false,
     failure: null,

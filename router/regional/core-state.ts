@@ -188,6 +188,8 @@ export interface RequestState {
   attempts: number;
   /** Targets that failed it. */
   readonly tried: Set<string>;
+  /** It met a stale connection, whose attempt counts for none. */
+  metStale: boolean;
   lease: LeaseState | null;
   gone: boolean;
   failure: Failure | null;
