@@ -52,11 +52,14 @@ interface Entry {
   live: boolean;
 }
 
+type Heaps = Map<string, BinaryHeap<Entry>>;
+
 interface Tenant {
   tokens: number;
   /** By kind: those of a kind that cannot go now are left out without a look at each. */
-  readonly heaps: Map<string, BinaryHeap<Entry>>;
-  readonly held: BinaryHeap<Entry>;
+  readonly heaps: Heaps;
+  /** The same, of those held back for KV room. */
+  readonly held: Heaps;
   waiting: number;
 }
 
@@ -176,7 +179,7 @@ export class ReleaseQueue {
     const tenant = this.#tenant(level, item.tenant);
     if (tenant.waiting === 0) tenant.tokens = Math.max(tenant.tokens, level.virtualTokens);
     tenant.waiting += 1;
-    (item.held !== undefined ? tenant.held : heapOf(tenant, kindOf(item))).push(entry);
+    heapOf(laneOf(tenant, item), kindOf(item)).push(entry);
     if (item.deadlineMs !== null && item.held === undefined) level.pressing.push(entry);
     countHeld(level, item, 1);
     level.requests += 1;
@@ -253,7 +256,7 @@ export class ReleaseQueue {
     if (level === undefined) return null;
     let worst: Entry | null = null;
     for (const tenant of level.tenants.values()) {
-      for (const heap of [...tenant.heaps.values(), tenant.held]) {
+      for (const heap of [...tenant.heaps.values(), ...tenant.held.values()]) {
         for (const entry of heap.values()) {
           if (entry.live && (worst === null || goesBefore(worst, entry))) worst = entry;
         }
@@ -307,8 +310,7 @@ export class ReleaseQueue {
   #tenant(level: Level, name: string): Tenant {
     let tenant = level.tenants.get(name);
     if (tenant === undefined) {
-      const held = new BinaryHeap(before);
-      tenant = { tokens: level.virtualTokens, heaps: new Map(), held, waiting: 0 };
+      tenant = { tokens: level.virtualTokens, heaps: new Map(), held: new Map(), waiting: 0 };
       level.tenants.set(name, tenant);
     }
     return tenant;
@@ -319,11 +321,9 @@ export class ReleaseQueue {
    * owes nothing.
    */
   #sweep(level: Level, tenant: Tenant, left: QueueItem): void {
-    const heap = left.held === undefined ? tenant.heaps.get(kindOf(left)) : tenant.held;
-    if (heap !== undefined) {
-      if (heap.size > 16 && heap.size > 2 * tenant.waiting) heap.prune(isLive);
-      if (left.held === undefined && topOf(heap) === undefined) tenant.heaps.delete(kindOf(left));
-    }
+    const heap = heapOf(laneOf(tenant, left), kindOf(left));
+    if (heap.size > 16 && heap.size > 2 * tenant.waiting) heap.prune(isLive);
+    if (topOf(heap) === undefined) laneOf(tenant, left).delete(kindOf(left));
     if (level.pressing.size > 16 && level.pressing.size > 2 * level.requests) {
       level.pressing.prune(isLive);
     }
@@ -354,7 +354,11 @@ function kindOf({ kind }: QueueItem): string {
   return kind ?? '';
 }
 
-function heapOf({ heaps }: Tenant, kind: string): BinaryHeap<Entry> {
+function laneOf(tenant: Tenant, { held }: QueueItem): Heaps {
+  return held === undefined ? tenant.heaps : tenant.held;
+}
+
+function heapOf(heaps: Heaps, kind: string): BinaryHeap<Entry> {
   let heap = heaps.get(kind);
   if (heap === undefined) {
     heap = new BinaryHeap(before);
@@ -412,7 +416,7 @@ function fairest(level: Level, past: LookedPast, held: boolean): Entry | null {
   let bestEntry: Entry | null = null;
   for (const tenant of level.tenants.values()) {
     if (tenant.waiting === 0 || (best !== null && tenant.tokens > best.tokens)) continue;
-    const entry = held ? firstOf(tenant.held, past.ids) : firstIn(tenant, past);
+    const entry = firstIn(held ? tenant.held : tenant.heaps, past);
     if (entry === null) continue;
     const ahead = best === null || tenant.tokens < best.tokens || before(entry, bestEntry ?? entry);
     if (!ahead) continue;
@@ -427,8 +431,8 @@ function topOf(heap: BinaryHeap<Entry>): Entry | undefined {
   return heap.peek();
 }
 
-/** The first of a tenant's that wait for anything but KV room. */
-function firstIn({ heaps }: Tenant, past: LookedPast): Entry | null {
+/** The first of a tenant's in one lane. */
+function firstIn(heaps: Heaps, past: LookedPast): Entry | null {
   let first: Entry | null = null;
   for (const [kind, heap] of heaps) {
     if (past.kinds.has(kind)) continue;

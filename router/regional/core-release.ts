@@ -51,14 +51,19 @@ class Past implements LookedPast {
   }
 }
 
-/** New conversations go after all others of the pool, in their order: one that finds no KV room ends the round. */
+/**
+ * New conversations go after all others of the pool, in their order: one that finds no KV room ends the round for its
+ * kind. Others may go to replicas that it may not.
+ */
 function moveHeld(state: RegionalState, pool: PoolState): void {
-  for (let k = 0; k < RELEASED_AT_ONCE; k += 1) {
+  const past = new Past();
+  for (let k = 0; k < RELEASED_AT_ONCE && past.kinds.size < LOOKED_PAST; k += 1) {
     if (pool.queue.held.requests === 0 || !canMove(state, pool)) return;
-    const item = nextOf(state, pool, NOBODY_PAST, true);
-    if (item === null || !tryRelease(state, pool, item)) return;
+    const item = nextOf(state, pool, past, true);
+    if (item === null) return;
+    if (!tryRelease(state, pool, item)) past.kinds.add(item.kind ?? '');
   }
-  pool.dirty = true;
+  pool.dirty = past.kinds.size < LOOKED_PAST;
 }
 
 function nextOf(
@@ -101,6 +106,7 @@ function heldWakeMs(state: RegionalState, pool: PoolState): number | null {
   return entersMs > state.nowMs ? entersMs : null;
 }
 
+/** False where it stays as it is; true where it has left, or waits for KV room from now on. */
 function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boolean {
   const request = state.requests.get(item.id as RequestId);
   if (request === undefined) {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Incarnation, LinkId, ReplicaId } from '../../shared/model/ids.ts';
+import type { Incarnation, LinkId, PoolId, ReplicaId } from '../../shared/model/ids.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
@@ -11,6 +11,7 @@ import {
   configOf,
   CoreRig,
   decisionIn,
+  MODEL,
   refusalIn,
   sentTo,
   targetStatus,
@@ -56,6 +57,22 @@ describe('a new conversation', () => {
     expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 8_000 }))).toEqual([]);
     expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 9_000 - NEED }))).toEqual(['r1']);
     expect(idsOf(one.report('a', HALF))).toEqual(['r2']);
+  });
+
+  test('that waits for the slots of its adapter leaves the way to others', () => {
+    const pools = [{ id: 'pool' as PoolId, models: [MODEL, 'x'], aliases: {} }];
+    const one = new CoreRig({ settings: { holdMs: 60_000 }, pools });
+    const models = (...loras: string[]): ReplicaReport['models'] => [
+      { id: MODEL, maxModelLen: 32_768, loras },
+    ];
+    const tuned = { ...FULL, models: models('x') };
+    one.ready('a', tuned);
+    one.ready('b', { ...FULL, models: models() });
+    one.arrive({ model: 'x', prompts: [prompt(1)] });
+    one.arrive({ prompts: [prompt(100)] });
+    expect(one.core.status(one.nowMs).pools[0]?.workingSet.held).toBe(2);
+    one.report('a', { ...tuned, ...HALF, running: 4, runningMax: 4 });
+    expect(idsOf(one.report('b', { ...HALF, models: models() }))).toEqual(['r2']);
   });
 
   test('counts what was sent there and is in no report yet', () => {
