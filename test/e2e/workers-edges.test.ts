@@ -100,6 +100,19 @@ describe('a worker that stands still', () => {
       (await admin('/metrics')).includes('spillway_worker_silent{worker="2"} 0'),
     );
   });
+
+  test('and is killed then has lost no connection that it had not taken', async () => {
+    const pid = workers[1]?.pid ?? 0;
+    process.kill(pid, 'SIGSTOP');
+    // They go to both: whoever has fewer gets the next.
+    const waiting = [connection(), connection(), connection()];
+    await Promise.any(waiting);
+    process.kill(pid, 'SIGKILL');
+    for (const each of await Promise.all(waiting)) expect(each.status).toBe(200);
+    ({ workers = [] } = await fleet.whenStatus(({ workers: now = [] }) =>
+      now.every((worker) => worker.state === 'up' && worker.pid !== pid),
+    ));
+  });
 });
 
 test('a parent that is killed takes its workers with it', async () => {
