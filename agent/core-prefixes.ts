@@ -60,7 +60,7 @@ export class PrefixFeed {
       state.prefixLife = lifeOf(incarnation, target);
       state.prefixSeq = null;
       state.snapshotMs = nowMs;
-      for (const delta of parts) this.send(link, incarnation, { target, delta });
+      for (const delta of parts) this.send(link, incarnation, { target, delta, ofSnapshot: true });
     }
   }
 
@@ -82,15 +82,20 @@ export class PrefixFeed {
   private send(
     link: AgentLink,
     incarnation: Incarnation,
-    what: { readonly target: TargetState; readonly delta: PrefixDelta },
+    what: {
+      readonly target: TargetState;
+      readonly delta: PrefixDelta;
+      readonly ofSnapshot?: boolean;
+    },
   ): void {
-    const { target, delta } = what;
+    const { target, delta, ofSnapshot = false } = what;
     const state = link.sentState(target);
     state.prefixSeq = state.prefixSeq === null ? 0 : state.prefixSeq + 1;
     const { replica, rank } = target;
     const seq = state.prefixSeq;
     const message = { kind: 'prefix', replica, rank, incarnation, seq, ...delta } as const;
-    this.context.emit({ kind: 'send', link: link.link, message });
+    const continues = ofSnapshot && seq > 0 ? ({ continues: true } as const) : {};
+    this.context.emit({ kind: 'send', link: link.link, message: { ...message, ...continues } });
   }
 }
 

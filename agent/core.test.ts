@@ -356,6 +356,26 @@ describe('prefixes', () => {
     expect(router.prefixes().at(-1)).toMatchObject({ seq: 0, leaves: [{ hashLow: 500 }] });
   });
 
+  test('of a large snapshot come in parts, which say that they are', () => {
+    const engine = new FakeEngine();
+    engine.maxModelLen = 4_000_000;
+    engine.rank = { ...engine.rank, kvCapacityTokens: 4_000_000 };
+    const { h, router } = ready(engine);
+    const chunks = 20_000;
+    router.sent('x', { promptBytes: chunks * 512, chains: [chain(chunks, 500)] });
+    router.first('x');
+    router.ended('x', { promptTokens: 2_560_000, cachedTokens: 0, completionTokens: 25 });
+    h.advance(100);
+    expect(router.prefixes().map(({ continues = false }) => continues)).not.toContain(true);
+    const late = new RouterVoice(h, 'b');
+    h.advance(60);
+    expect(late.prefixes().map(({ seq, continues }) => [seq, continues])).toEqual([
+      [0, undefined],
+      [1, true],
+    ]);
+    expect(late.prefixes()[1]?.leaves).toHaveLength(1);
+  });
+
   test('are bounded by the engine’s KV capacity', () => {
     const engine = new FakeEngine();
     engine.rank = { ...engine.rank, kvCapacityTokens: 1_280 };

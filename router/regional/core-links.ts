@@ -319,7 +319,7 @@ function prefixes(state: RegionalState, target: TargetState, message: PrefixMess
     });
   }
   if (message.seq !== 0) {
-    noteTurnEnds(state, target, message);
+    if (message.continues !== true) noteTurnEnds(state, target, message);
     return;
   }
   // A snapshot may be older than what was sent since: those prompts are expected there too.

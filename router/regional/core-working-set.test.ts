@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Incarnation, LinkId, PoolId, ReplicaId } from '../../shared/model/ids.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { PrefixMessage } from '../../shared/protocol/messages.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import type { RouterEffect } from './events.ts';
 import {
@@ -181,20 +182,25 @@ describe('the rule does not act', () => {
   });
 
   test('where hardly any turn is gone on from; where some are, whichever router they come to, it does', () => {
-    const ends = (one: CoreRig, from: number): void => {
+    const ends = (one: CoreRig, from: number, more: Partial<PrefixMessage>): void => {
       const leaves = Array.from({ length: 20 }, (_, k) => ({
         ...{ hashLow: from + k, hashHigh: 1, promptTokens: 100, answerTokens: 10 },
       }));
       const target = { replica: 'a' as ReplicaId, rank: 0, incarnation: 'a/1' as Incarnation };
       const nothing = { runs: [], evicted: new Uint32Array(0) };
       for (const [seq, told] of [[], leaves].entries()) {
-        const message = { kind: 'prefix', ...target, seq, leaves: told, ...nothing } as const;
+        const of = { kind: 'prefix', ...target, ...more } as const;
+        const message = { ...of, seq, leaves: told, ...nothing };
         one.handle({ kind: 'message', link: 'a' as LinkId, message });
       }
     };
-    const decided = (routers: number, returns: number): string => {
+    const decided = (
+      routers: number,
+      returns: number,
+      more: Partial<PrefixMessage> = {},
+    ): string => {
       const one = rig({ ...HALF, routers });
-      ends(one, 1);
+      ends(one, 1, more);
       for (let k = 0; k < returns; k += 1) {
         const turnEnds = [{ offset: 100, chunks: 0, hashLow: 1 + k, hashHigh: 1 }];
         one.end(attemptIn(one.arrive({ prompts: [prompt(9, { turnEnds })] })).lease);
@@ -208,6 +214,8 @@ describe('the rule does not act', () => {
     };
     expect(decided(1, 0)).toBe('send/only_candidate');
     expect(decided(1, 2)).toBe('queue/kv_room');
+    // The rest of a snapshot tells of turns that ended some time ago.
+    expect(decided(1, 0, { continues: true })).toBe('queue/kv_room');
     // One in sixteen of those that go on from the 20 comes here.
     expect(decided(16, 1)).toBe('queue/kv_room');
   });

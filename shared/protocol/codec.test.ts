@@ -85,7 +85,7 @@ const id = fc.string({ minLength: 1, maxLength: 40, unit: 'grapheme' });
 const amount = fc.double({ min: 0, max: 1e15, noNaN: true });
 const tokens = fc.nat();
 
-const prefix = fc.record({
+const prefixFields = {
   kind: fc.constant('prefix'),
   replica: id,
   rank: fc.nat(1_023),
@@ -103,7 +103,11 @@ const prefix = fc.record({
     }),
   ),
   evicted: words,
-}) as unknown as fc.Arbitrary<PrefixMessage>;
+};
+const prefix = fc.oneof(
+  fc.record(prefixFields),
+  fc.record({ ...prefixFields, continues: fc.constant(true) }),
+) as unknown as fc.Arbitrary<PrefixMessage>;
 
 const facts = {
   lease: id,

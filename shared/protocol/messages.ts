@@ -80,6 +80,8 @@ export interface PrefixMessage {
   readonly leaves: readonly PrefixLeaf[];
   /** Words of evicted chunks and leaves, leaf first. */
   readonly evicted: HashWords;
+  /** It goes on with the snapshot before it: its leaves are of turns that ended some time ago. */
+  readonly continues?: true;
 }
 
 export const BYE_REASONS = ['drained', 'removed', 'shutdown'] as const;

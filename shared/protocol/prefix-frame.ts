@@ -9,7 +9,7 @@
 //    8  u16  rank
 //   10  u16  bytes of the replica id (UTF-8)
 //   12  u16  bytes of the incarnation (UTF-8)
-//   14  u16  0
+//   14  u16  flags: 1 = goes on with a snapshot; the rest 0
 //   16  u32  runs
 //   20  u32  leaves
 //   24  u32  words of evicted hashes, even
@@ -29,6 +29,7 @@ export const BINARY_MARK = 0xc1;
 export const FRAME_PREFIX = 1;
 
 const HEADER_BYTES = 28;
+const CONTINUES = 1;
 const RUN_BYTES = 16;
 const LEAF_BYTES = 16;
 const UNKNOWN_TOKENS = 0xffff_ffff;
@@ -82,6 +83,7 @@ export function decodePrefix(frame: Uint8Array): PrefixDecoded {
       runs,
       leaves,
       evicted,
+      ...(header.continues ? { continues: true } : {}),
     },
     fault: '',
     skippedBytes: headerBytes - HEADER_BYTES + reader.left(),
@@ -96,6 +98,7 @@ interface Header {
   readonly runs: number;
   readonly leaves: number;
   readonly evictedWords: number;
+  readonly continues: boolean;
 }
 
 function failed(fault: string): PrefixDecoded {
@@ -116,7 +119,7 @@ function writeHeader(bytes: Buffer, message: PrefixMessage, idBytes: [number, nu
   bytes.writeUInt16LE(message.rank, 8);
   bytes.writeUInt16LE(idBytes[0], 10);
   bytes.writeUInt16LE(idBytes[1], 12);
-  bytes.writeUInt16LE(0, 14);
+  bytes.writeUInt16LE(message.continues === true ? CONTINUES : 0, 14);
   bytes.writeUInt32LE(message.runs.length, 16);
   bytes.writeUInt32LE(message.leaves.length, 20);
   bytes.writeUInt32LE(message.evicted.length, 24);
@@ -152,6 +155,7 @@ function readHeader(bytes: Buffer): Header {
     runs: bytes.readUInt32LE(16),
     leaves: bytes.readUInt32LE(20),
     evictedWords: bytes.readUInt32LE(24),
+    continues: (bytes.readUInt16LE(14) & CONTINUES) !== 0,
   };
 }
 
