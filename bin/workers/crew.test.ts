@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import type { FromWorker, Order } from '../../router/regional/workers/messages.ts';
 import { createLog } from '../../shared/runtime/log.ts';
 import { ManualTime } from '../../shared/runtime/manual-time.ts';
+import { NoAnswerError } from '../../router/regional/workers/crew.ts';
 import { CrewUnusable } from './crew-unusable.ts';
 import { ProcessCrew } from './crew.ts';
 import type { CrewProcess, WorkerEnd, WorkerEvents } from './worker-process.ts';
@@ -238,7 +239,9 @@ describe('a worker that dies', () => {
 test('a worker that is starting when the router ends does not come up any more', async () => {
   const crew = crewOf(2, (number, events) => {
     const fake = new FakeWorker(number, events);
-    if (FakeWorker.all.length === 3) fake.order = () => new Promise(() => undefined);
+    const { whenGone } = fake;
+    const gone = () => whenGone.then(() => Promise.reject(new NoAnswerError('the worker ended')));
+    if (FakeWorker.all.length === 3) fake.order = gone;
     return fake;
   });
   await crew.start();
@@ -246,7 +249,9 @@ test('a worker that is starting when the router ends does not come up any more',
   time.advance(100);
   expect(states(crew)).toEqual(['starting', 'up']);
   await crew.order<'drain'>(2, { kind: 'drain', acceptMs: 0, drainMs: 0 }, 1);
+  await settle();
   expect(states(crew)).toEqual(['down', 'up']);
+  expect(lines.map(({ msg }) => msg)).toEqual(['worker died: starting it again']);
   expect(ended).toEqual([
     [1, true],
     [1, false],

@@ -298,6 +298,7 @@ export class ProcessCrew implements Crew {
         this.#tellPorts();
       },
       (error: unknown) => {
+        if (this.#ending) return;
         const problem = error instanceof Error ? error.message : String(error);
         this.#deps.log.warn({ worker: seat.number, problem }, 'worker does not start');
         seat.process?.kill();
