@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { isUnfound, kvRoom, type RoomFigures } from './working-set.ts';
+import type { CostCurve } from '../../shared/model/cost-curve.ts';
+import { isUnfound, kvRoom, RecentTurns, servedAnew, type RoomFigures } from './working-set.ts';
 
 const FIGURES: RoomFigures = {
   capacityTokens: 100_000,
@@ -61,5 +62,43 @@ test('what it decided by is shown', () => {
     workingSetTokens: 80_000,
     ownTokens: 0,
     neededTokens: 10_000,
+  });
+});
+
+describe('what a replica can serve without its cache', () => {
+  /** 5 tokens a ms. */
+  const curve: CostCurve = {
+    baseMs: 0,
+    frontMsPerToken: 0,
+    linearMsPerToken: 0.2,
+    contextMsPerToken2: 0,
+    stepTokens: 2_048,
+  };
+  const figures = { capacityTokens: 30_000, gapMs: 20_000, promptTokens: 2_000, curve };
+
+  test('are as many conversations as prompts fit into most of the time in which each comes back', () => {
+    // 20 s in prompts of 0.4 s, 0.8 of them.
+    expect(servedAnew(figures)).toBeCloseTo(40);
+  });
+
+  test('is nobody where the cache serves about as much: a small gap or a large cache', () => {
+    expect(servedAnew({ ...figures, gapMs: 8_000 })).toBe(0);
+    expect(servedAnew({ ...figures, gapMs: 8_100 })).toBeGreaterThan(0);
+    expect(servedAnew({ ...figures, capacityTokens: 75_000 })).toBe(0);
+  });
+
+  test('is nobody while gap or capacity is unknown', () => {
+    expect(servedAnew({ ...figures, gapMs: null })).toBe(0);
+    expect(servedAnew({ ...figures, capacityTokens: null })).toBe(0);
+    expect(servedAnew({ ...figures, gapMs: 0 })).toBe(0);
+  });
+
+  test('turns of lately are about one of each conversation that comes back once a gap', () => {
+    const turns = new RecentTurns();
+    for (let atMs = 0; atMs < 100_000; atMs += 500) turns.sent(atMs, 10_000);
+    expect(turns.count(100_000, 10_000)).toBeGreaterThan(18);
+    expect(turns.count(100_000, 10_000)).toBeLessThan(22);
+    expect(turns.count(160_000, 10_000)).toBeLessThan(0.1);
+    expect(turns.count(100_000, 10_000)).toBeGreaterThan(18);
   });
 });

@@ -29,6 +29,7 @@ import { Inflow } from '../policy/inflow.ts';
 import { Promises } from '../policy/promises.ts';
 import { ReleasePace } from '../policy/shed.ts';
 import { TurnMemory } from '../policy/turn-memory.ts';
+import type { RecentTurns } from '../policy/working-set.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
 import { FreshHistory } from '../policy/static-pool.ts';
 import type { LinkBounds } from './core-link-bounds.ts';
@@ -154,6 +155,8 @@ export interface TargetState {
   idleSinceMs: number | null;
   /** When a new conversation last entered without KV room. */
   agedMs: number;
+  /** What this router has sent there lately. */
+  readonly recentTurns: RecentTurns;
 }
 
 export interface LinkHolder {

@@ -5,6 +5,7 @@ import { emptySums } from '../../shared/model/cost-curve.ts';
 import { targetKey, type AgentId } from '../../shared/model/ids.ts';
 import type { HelloEngine, ResumeState } from '../../shared/protocol/messages.ts';
 import { Breaker } from '../policy/breaker.ts';
+import { RecentTurns } from '../policy/working-set.ts';
 import type { PoolState, RegionalState, ReplicaState, TargetState } from './core-state.ts';
 
 const RANKS_MAX = 64;
@@ -115,5 +116,6 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     released: { requests: 0, prefillMs: 0 },
     idleSinceMs: null,
     agedMs: Number.NEGATIVE_INFINITY,
+    recentTurns: new RecentTurns(),
   };
 }

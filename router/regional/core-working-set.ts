@@ -7,7 +7,8 @@
 import type { KvRoom } from '../../shared/model/decision.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
-import { isUnfound, kvRoom } from '../policy/working-set.ts';
+import { curveOf, poolCurve } from './core-load.ts';
+import { isUnfound, kvRoom, servedAnew } from '../policy/working-set.ts';
 import type { QueueItem } from '../policy/queue.ts';
 import type {
   LeaseState,
@@ -41,8 +42,10 @@ export function roomForNew(
   const of = (candidate: Scored): KvRoom => {
     const room = roomAt(request, candidate, bound);
     if (!fresh) return { ...room, state: 'continues' };
-    const enters = room.state === 'full' && aged && takesAged(state, candidate.target);
-    return enters ? { ...room, state: 'aged' } : room;
+    if (room.state !== 'full') return room;
+    if (candidate.load.waitMs <= 0 && hasSpare(state, candidate.target))
+      return { ...room, state: 'spare' };
+    return aged && takesAged(state, candidate.target) ? { ...room, state: 'aged' } : room;
   };
   return { acts: fresh, of };
 }
@@ -74,7 +77,11 @@ export function noteHeld(state: RegionalState, request: RequestState): 'returnin
 }
 
 export function noteAdmitted(state: RegionalState, scored: Scored, room: Room | null): void {
-  if (room?.acts !== true || room.of(scored).state !== 'aged') return;
+  if (room === null) return;
+  const aged = room.acts && room.of(scored).state === 'aged';
+  const { gaps } = scored.target.replica.pool.workingSet;
+  scored.target.recentTurns.sent(state.nowMs, gaps.meanMs ?? Number.POSITIVE_INFINITY);
+  if (!aged) return;
   state.limit('new_conversation_wait');
   scored.target.agedMs = state.nowMs;
   scored.target.replica.pool.workingSet.aged += 1;
@@ -110,6 +117,8 @@ export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage):
   const { cachedTokens } = usage;
   const tauMs = gaps.tauMs(state.nowMs);
   if (moved || cachedTokens === null || tauMs === null || restedMs > tauMs) return;
+  // What is computed anew by intent says nothing of the bound.
+  if (anewOf(lease.target) > 0) return;
   control.observe({ found: cachedTokens, could: earlier.tokens });
 }
 
@@ -138,6 +147,25 @@ export function growthTokens(request: RequestState, scored: Scored): number {
     request.pool.meanOutputTokens,
   );
   return Math.max(0, scored.promptTokens - scored.matchedTokens) + answer;
+}
+
+/** Its prefill can serve one conversation more without what its KV cache would hold. */
+function hasSpare(state: RegionalState, target: TargetState): boolean {
+  const { meanMs } = target.replica.pool.workingSet.gaps;
+  if (meanMs === null) return false;
+  const live = target.recentTurns.count(state.nowMs, meanMs) * (target.report?.routers ?? 1);
+  return live + 1 <= anewOf(target);
+}
+
+/** Conversations that it can serve so; 0 where keeping them is worth more. */
+function anewOf(target: TargetState): number {
+  const { pool } = target.replica;
+  return servedAnew({
+    capacityTokens: target.report?.kvCapacityTokens ?? null,
+    gapMs: pool.workingSet.gaps.meanMs,
+    promptTokens: pool.meanPromptTokens,
+    curve: curveOf(target, () => poolCurve(pool)).curve,
+  });
 }
 
 /** One at a time: a crowd that enters by age would push out those who are inside. */

@@ -19,6 +19,8 @@ const NO_LONGER = 1.5;
 export class TurnGaps {
   private readonly samples: number[] = [];
   private next = 0;
+  /** Of the samples. */
+  private sumMs = 0;
   /** When the first turn ended that could be gone on from. */
   private sinceMs = Number.POSITIVE_INFINITY;
   /** Turns that ended, and those gone on from; both fade. */
@@ -37,6 +39,7 @@ export class TurnGaps {
   observe(gapMs: number): void {
     if (!(gapMs >= 0)) return;
     this.returns += 1;
+    this.sumMs += gapMs - (this.samples[this.next] ?? 0);
     this.samples[this.next] = gapMs;
     this.next = (this.next + 1) % SAMPLES;
     this.count();
@@ -50,6 +53,11 @@ export class TurnGaps {
   private count(): void {
     const least = this.rare ? NO_LONGER * RARE : RARE;
     this.rare = this.returns < least * this.ends;
+  }
+
+  /** Mean of the last gaps, ms; null while too few are known. */
+  get meanMs(): number | null {
+    return this.samples.length < ENOUGH ? null : this.sumMs / this.samples.length;
   }
 
   /** τ in ms; null while it is unknown. */

@@ -52,6 +52,7 @@ export type FilterReason = (typeof FILTER_REASONS)[number];
 export const KV_ROOM_STATES = [
   'room',
   'full',
+  'spare', // full, but its prefill keeps up without what the cache would hold, and nothing waits there
   'aged', // full, and the request has waited long enough to enter anyway
   'continues', // a conversation that some candidate holds: never held back
   'unknown', // capacity or working set is: the rule does not act

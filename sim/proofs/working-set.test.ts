@@ -1,19 +1,23 @@
 // A small part of `npm run prove -- working-set`: two loads, one seed.
 
 import { expect, test } from 'vitest';
-import { overruns, sweep } from './working-set.ts';
+import { overruns, pauses, sweep } from './working-set.ts';
 
 const said: string[] = [];
 const print = (line: string): number => said.push(line);
 
 test('just below capacity nobody waits; at twice as much turns go on as with the best bound, and without the rule collapse', () => {
   const { failures, rows } = sweep(
-    { loads: [0.9, 2], statics: ['none', 0.9], seeds: [1], warmMs: 80_000, measureMs: 25_000 },
+    { loads: [0.9, 2], statics: ['none', 0.9], seeds: [1], warmMs: 80_000, measureMs: 50_000 },
     print,
   );
   expect(failures).toEqual([]);
   expect(rows).toHaveLength(6);
 }, 180_000);
+
+test('where prefill serves far more than the cache would, nobody is kept out for those who rest', () => {
+  expect(pauses({ print }, [1]).failures).toEqual([]);
+}, 120_000);
 
 test('one and eight routers admit no more than the bound and one conversation each; alone or without the rule they would', () => {
   const { failures, rows } = overruns({ print }, [1], [1, 8]);

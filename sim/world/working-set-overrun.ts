@@ -29,8 +29,8 @@ const LIVELY: ConversationShape = {
   turns: [TURNS, TURNS],
   thinkMs: [1_800, 1_800],
 };
-/** No prefill that would be worth a move to another replica. */
-const FAST: EngineProfile = { ...SMALL_KV, linearMsPerToken: 0.01 };
+/** Prefill that is hardly worth a move to another replica, and too slow to do without the cache. */
+const FAST: EngineProfile = { ...SMALL_KV, linearMsPerToken: 0.05 };
 const LARGEST = LIVELY.firstTokens[1] + LIVELY.answerTokens[1];
 
 export interface Overrun {

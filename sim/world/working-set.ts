@@ -3,7 +3,7 @@
 
 import { REGIONAL_DEFAULTS, type RegionalSettings } from '../../shared/model/settings.ts';
 import { kvCapacityTokens, type EngineProfile } from '../engine/profiles.ts';
-import { CHAT_SHAPE, type ConversationShape } from '../workloads/conversations.ts';
+import { CHAT_SHAPE, type ConversationShape, type Range } from '../workloads/conversations.ts';
 import { quantile, sum } from './recorder.ts';
 import { DEMO } from './test-worlds.ts';
 import { World } from './world.ts';
@@ -31,6 +31,8 @@ export interface WorkingSetLoad {
   readonly bound: Bound;
   readonly seed: number;
   readonly routers: number;
+  /** Between two turns, ms; TALK's unless given. */
+  readonly thinkMs?: Range;
   readonly warmMs: number;
   readonly measureMs: number;
 }
@@ -76,13 +78,13 @@ export function boundSettings(bound: Bound): Partial<RegionalSettings> {
 }
 
 export function runWorkingSet(options: WorkingSetLoad): WorkingSetFigures {
-  const { load, bound, seed, routers, warmMs, measureMs } = options;
+  const { load, bound, seed, routers, thinkMs = TALK.thinkMs, warmMs, measureMs } = options;
   const settings = { ...REGIONAL_DEFAULTS, ...boundSettings(bound) };
   const world = new World({
     ...{ seed, routers, profile: SMALL_KV, replicas: REPLICAS, router: settings },
   });
   world.runUntilReady();
-  world.clients(TALK).closedLoop(conversationsFor(load), 15_000);
+  world.clients({ ...TALK, thinkMs }).closedLoop(conversationsFor(load), 15_000);
   world.run(warmMs);
   const fromMs = world.nowMs;
   world.run(measureMs);
