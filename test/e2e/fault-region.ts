@@ -23,7 +23,7 @@ pools:
 models:
   ${MODEL}: { pool: ${POOL} }
 router:
-  shutdown: { acceptMs: 500, drainMs: 20000 }
+  shutdown: { acceptMs: 1500, drainMs: 20000 }
   routing:
     staleGraceMs: 2000
     staticWindowMs: 4000

@@ -10,7 +10,7 @@ import { Load, type Outcome } from './load.ts';
 import { until } from './until.ts';
 
 /** Each asks in all ways in turn. */
-const CLIENTS = 6;
+const CLIENTS = 4;
 
 // A fault takes seconds; on a busy machine many of them.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });

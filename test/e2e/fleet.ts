@@ -121,6 +121,7 @@ export class RouterProcess {
 
   async status(): Promise<RouterStatus> {
     const answer = await request(`${this.admin}/status`);
+    if (answer.statusCode !== 200) throw new Error(await answer.body.text());
     return (await answer.body.json()) as RouterStatus;
   }
 

@@ -42,10 +42,14 @@ function router(at: number): RouterProcess {
 
 /** While `work` is done, clients ask without end; what became of their requests. */
 async function underLoad(
-  { urls, retries }: { urls: readonly (() => string)[]; retries: number },
+  {
+    urls,
+    retries,
+    clients = 4,
+  }: { urls: readonly (() => string)[]; retries: number; clients?: number },
   work: (served: (times: number) => Promise<void>) => Promise<void>,
 ): Promise<readonly Outcome[]> {
-  const clientsPerUrl = 6 / urls.length;
+  const clientsPerUrl = clients / urls.length;
   const running = new Load({ model: MODEL, urls, clientsPerUrl, retries });
   load = running;
   const served = async (times: number): Promise<void> => {
@@ -101,7 +105,8 @@ describe('restarted one after the other, without a retry of any client', () => {
   });
 
   test('control: an engine that is ended without a drain costs second attempts', async () => {
-    const outcomes = await underLoad({ urls: direct(), retries: 0 }, async (served) => {
+    const how = { urls: direct(), retries: 0, clients: 6 };
+    const outcomes = await underLoad(how, async (served) => {
       const { replica } = region.engine(0);
       await router(0).whenStatus((status) =>
         (replicaOf(status, replica)?.targets ?? []).some(({ leases }) => leases > 1),
@@ -215,7 +220,7 @@ describe('SIGTERM', () => {
     const { finish } = await openStream(at, 400);
     at.running?.child.kill('SIGTERM');
     await until(async () => (await readiness(at)) === 503);
-    // Within `acceptMs`, 500 here: balancers notice late.
+    // Within `acceptMs`, 1,500 here: balancers notice late.
     expect(await wholeAnswer(at)).toBe('length');
     await until(async () => (await refusal(at)) !== null);
     expect(at.running?.child.exitCode).toBeNull();

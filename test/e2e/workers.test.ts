@@ -150,7 +150,12 @@ describe('two workers', () => {
     for (let turn = 0; turn < 6; turn += 1) {
       messages.push({ role: 'assistant', content: served.at(-1)?.text ?? '' }, user('and then?'));
       // The agent tells both of the answer with its next report.
-      await until(async () => (await explained(messages, 2)).every(({ cached }) => cached > 1_000));
+      await until(
+        async () => (await explained(messages, 2)).every(({ cached }) => cached > 1_000),
+        {
+          pollMs: 100,
+        },
+      );
       served.push(await ask(messages));
     }
     const replicas = new Set(served.map(({ header }) => header('replica')));
@@ -203,7 +208,7 @@ describe('a worker killed', () => {
 
   test('lets no counter fall in 100 scrapes, and what it had counted stays, once', async () => {
     await settled();
-    const load = new Load(4);
+    const load = new Load(2);
     const before = countersOf(await fleet.metrics());
     let last = before;
     const kills = 3;
