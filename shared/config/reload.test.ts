@@ -41,7 +41,11 @@ function parse(text: string) {
   return parseFleet({ file: 'fleet.yaml', text, environment: {}, overlays: [] });
 }
 
-function watching(file: string, text: string, pollMs = 60_000): Watched {
+function watching(
+  file: string,
+  text: string,
+  { pollMs = 60_000, applies }: { pollMs?: number; applies?: () => Promise<void> } = {},
+): Watched {
   const first = parse(text);
   if (!first.ok) throw new Error(first.error);
   const state = new ConfigState();
@@ -54,7 +58,10 @@ function watching(file: string, text: string, pollMs = 60_000): Watched {
     running: first.config,
     text,
     parse,
-    apply: (config) => applied.push(config),
+    apply: (config) => {
+      applied.push(config);
+      return applies?.();
+    },
     state,
     told: (view) => {
       const waiter = waiting.shift();
@@ -81,6 +88,30 @@ function watching(file: string, text: string, pollMs = 60_000): Watched {
 const holding = (ms: number): string => `router: { routing: { holdMs: ${ms} } }\n`;
 
 describe('reload', () => {
+  it('waits for what takes time to apply, and looks at the file again afterwards', async () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    const gates: PromiseWithResolvers<void>[] = [];
+    const applies = (): Promise<void> => {
+      const gate = Promise.withResolvers<void>();
+      gates.push(gate);
+      return gate.promise;
+    };
+    const watched = watching(file, holding(60), { applies });
+    writeFileSync(file, holding(80));
+    watched.reloader.reload();
+    writeFileSync(file, 'router: [');
+    watched.reloader.reload();
+    expect(watched.state.view()).toMatchObject({ generation: 1, lastReloadOk: true });
+    gates[0]?.resolve();
+    expect(await watched.next()).toMatchObject({ generation: 2, lastReloadOk: true });
+    expect(await watched.next()).toMatchObject({ generation: 2, lastReloadOk: false });
+    writeFileSync(file, holding(90));
+    watched.reloader.reload();
+    gates[1]?.reject(new Error('a worker refuses'));
+    expect(await watched.next()).toMatchObject({ generation: 2, lastError: 'a worker refuses' });
+  });
+
   it('takes a change of the file as a whole', async () => {
     const file = join(folder, 'fleet.yaml');
     writeFileSync(file, holding(60));
@@ -130,7 +161,7 @@ describe('reload', () => {
     writeFileSync(target, holding(60));
     const file = join(folder, 'here', 'fleet.yaml');
     symlinkSync(target, file);
-    const watched = watching(file, holding(60), 20);
+    const watched = watching(file, holding(60), { pollMs: 20 });
     writeFileSync(target, holding(75));
     expect((await watched.next()).lastReloadOk).toBe(true);
     expect(watched.applied[0]?.router.routing.holdMs).toBe(75);

@@ -43,16 +43,31 @@ export function startReload(options: ReloadOptions): Reloader {
   const { file, timers, state } = options;
   let seen: string | null = options.text;
   let cancelSettle: (() => void) | null = null;
+  let closed = false;
+  let applying = false;
+  /** A look that waits for a change that is being applied, and whether it was asked for by name. */
+  let due: { force: boolean } | null = null;
 
   const take = (force: boolean): void => {
     cancelSettle = null;
+    if (applying) {
+      due = { force: force || due?.force === true };
+      return;
+    }
     const read = readBounded(file);
     const content = read.ok ? read.text : null;
     if (!force && content === seen) return;
     seen = content;
     const view = attempt(read.ok ? options.parse(read.text) : read, options, state);
-    if (view instanceof Promise) void view.then(options.told);
-    else options.told(view);
+    if (!(view instanceof Promise)) return options.told(view);
+    applying = true;
+    void view.then((outcome) => {
+      applying = false;
+      options.told(outcome);
+      const next = due;
+      due = null;
+      if (next !== null && !closed) take(next.force);
+    });
   };
   const soon = (): void => {
     cancelSettle?.();
@@ -68,6 +83,7 @@ export function startReload(options: ReloadOptions): Reloader {
   return {
     reload: () => take(true),
     close() {
+      closed = true;
       stopPoll();
       stopWatch();
       cancelSettle?.();
