@@ -85,8 +85,7 @@ class Rules {
     const { weighing } = this.#seen;
     let free = false;
     let turn = false;
-    for (let i = 0; i < weighing.count; i += 1) {
-      const k = weighing.ranked(i);
+    for (let k = 0; k < weighing.count; k += 1) {
       if (weighing.full(k)) continue;
       free = true;
       if (!this.isItsTurn(k)) continue;

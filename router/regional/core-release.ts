@@ -23,8 +23,15 @@ const LOOKED_PAST_OF_KIND = 8;
 const LOOKED_PAST = 64;
 /** Requests released in one event: more go in the next. */
 const RELEASED_AT_ONCE = 256;
+/**
+ * A look at who waits for KV room weighs every target, and each report may be what it waits for: in a large pool the
+ * looks have so much time between them, ms a target, that they take a few hundredths of a core.
+ */
+const LOOK_EVERY_MS = 0.02;
+const LARGE_POOL = 64;
 
 export function moveQueue(state: RegionalState, pool: PoolState): void {
+  pool.heldLook.due = false;
   giveUp(state, pool);
   letGoOfHeld(state, pool);
   const past = new Past();
@@ -56,6 +63,11 @@ class Past implements LookedPast {
  * kind. Others may go to replicas that it may not.
  */
 function moveHeld(state: RegionalState, pool: PoolState): void {
+  const { heldLook } = pool;
+  heldLook.due = pool.queue.held.requests > 0 && state.nowMs < heldLook.atMs;
+  if (heldLook.due) return;
+  const targets = pool.roster.targets.length;
+  heldLook.atMs = state.nowMs + (targets > LARGE_POOL ? LOOK_EVERY_MS * targets : 0);
   const past = new Past();
   for (let k = 0; k < RELEASED_AT_ONCE && past.kinds.size < LOOKED_PAST; k += 1) {
     if (pool.queue.held.requests === 0 || !canMove(state, pool)) return;
@@ -83,6 +95,7 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
   let wake = Math.min(
     pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY,
     heldWakeMs(state, pool) ?? Number.POSITIVE_INFINITY,
+    pool.heldLook.due ? pool.heldLook.atMs : Number.POSITIVE_INFINITY,
   );
   const { roster } = pool;
   roster.sync();

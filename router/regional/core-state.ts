@@ -66,6 +66,8 @@ export interface PoolState {
   readonly pace: ReleasePace;
   /** Of those that waited for KV room. */
   readonly heldPace: ReleasePace;
+  /** When they are looked at next, where a look costs much; and whether something has happened since the last one. */
+  readonly heldLook: { atMs: number; due: boolean };
   /** What comes, by priority. */
   readonly inflow: Inflow;
   /** To those who were turned away. */
@@ -291,6 +293,7 @@ export function newPool(config: PoolConfig): PoolState {
     queue: new ReleaseQueue(),
     pace: new ReleasePace(),
     heldPace: new ReleasePace(),
+    heldLook: { atMs: Number.NEGATIVE_INFINITY, due: false },
     inflow: new Inflow(),
     promises: new Promises(),
     workingSet: {

@@ -274,6 +274,25 @@ test('explain shows bound and figures of each candidate, and says unknown', () =
   expect(goesOn.candidates[0]?.kvRoom?.state).toBe('continues');
 });
 
+test('in a large pool they are looked at after a moment, without being forgotten or looked at again and again', () => {
+  const one = new CoreRig({ settings: { holdMs: 60_000, newConversationWaitMs: 600_000 } });
+  const names = Array.from({ length: 100 }, (_, k) => `r${k}`);
+  for (const name of names) one.ready(name, FULL);
+  one.arrive({ prompts: [prompt(1)] });
+  expect(idsOf(one.report('r5', HALF))).toEqual([]);
+  expect(idsOf(one.pass(3))).toEqual(['r1']);
+  one.report('r5', FULL);
+  one.pass(10);
+  one.arrive({ prompts: [prompt(100)] });
+  for (const name of names) one.report(name, { ...FULL, running: 4, runningMax: 4 });
+  let ticks = 0;
+  for (const untilMs = one.nowMs + 200; (one.core.nextWakeMs() ?? untilMs) < untilMs; ticks += 1) {
+    one.nowMs = one.core.nextWakeMs() as number;
+    one.handle({ kind: 'tick' });
+  }
+  expect(ticks).toBeLessThan(6);
+});
+
 test('what was first in the queue and now waits for KV room slows down no pace of the others', () => {
   const one = rig(FULL);
   // Nothing has a slot: it waits as any other, and only then finds no room.
