@@ -165,6 +165,16 @@ describe('the event scan', () => {
     expect(run([Buffer.from(':\n\n: ping\n\n')], true)).toMatchObject({ text: '', dataEvents: 0 });
   });
 
+  test('usage in a long event is read before the event is let go, and the last one counts', () => {
+    const event = (text: string, tokens: number): string =>
+      `data: {"choices":[{"index":0,"text":"${text}"}],"usage":{"prompt_tokens":9,"completion_tokens":${tokens},"total_tokens":0}}\n\n`;
+    const usage = (...events: string[]) =>
+      run([Buffer.from(`${events.join('')}data: [DONE]\n\n`)], true).usage?.completionTokens;
+    const long = 'x'.repeat(100_000);
+    expect(usage(event('a', 1), event(long, 2))).toBe(2);
+    expect(usage(event(long, 2), event('a', 3))).toBe(3);
+  });
+
   test('usage in the last chunk of a completion is read, and the chunk passes', () => {
     const last =
       'data: {"choices":[{"index":0,"text":"x","finish_reason":"length"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}\n\n';

@@ -45,6 +45,8 @@ const USAGE_WORD = Buffer.from('"usage"');
 const DATA_FIELD = Buffer.from('data');
 const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
 const DONE = '[DONE]';
+/** A longer event is not kept for the usage that it names, bytes: it is read at once. */
+const KEPT_EVENT_BYTES = 64 * 1024;
 /** What may stand before a stream's first event, and is no part of it. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
@@ -61,6 +63,8 @@ export class EventScan {
   private readonly opening = new StreamOpening();
   /** The last event that named usage beside choices, parsed only when no usage chunk comes. */
   private lastUsage: Buffer | null = null;
+  /** Of one that was too long to be kept. */
+  private readUsage: Usage | null = null;
   private readonly dropUsage: boolean;
   private readonly maxEventBytes: number;
 
@@ -136,10 +140,8 @@ export class EventScan {
   }
 
   private readLastUsage(): void {
-    if (this.usage === null && this.lastUsage !== null) {
-      const value = parseEvent(this.lastUsage);
-      if (isObject(value)) this.usage = usageOf(value['usage']);
-    }
+    if (this.lastUsage !== null) this.readUsage = usageIn(this.lastUsage);
+    this.usage ??= this.readUsage;
   }
 
   private fail(forward: Buffer[], dataEvents: number, fault: StreamFault): ScanResult {
@@ -164,7 +166,9 @@ export class EventScan {
 
   private judgeUsage(event: Buffer): 'data' | 'drop' {
     if (!NO_CHOICES.test(event.toString('latin1'))) {
-      this.lastUsage = event;
+      const kept = event.length <= KEPT_EVENT_BYTES;
+      this.lastUsage = kept ? event : null;
+      if (!kept) this.readUsage = usageIn(event);
       return 'data';
     }
     const value = parseEvent(event);
@@ -173,6 +177,11 @@ export class EventScan {
     this.usage = usageOf(value['usage']) ?? this.usage;
     return this.dropUsage ? 'drop' : 'data';
   }
+}
+
+function usageIn(event: Buffer): Usage | null {
+  const value = parseEvent(event);
+  return isObject(value) ? usageOf(value['usage']) : null;
 }
 
 /** Where the search for an event's end stands, from the event's first byte. */
