@@ -45,7 +45,10 @@ export function filterTarget(view: FilterView, engineModel: string): FilterReaso
  * Tokens, null where unknown, undefined where the model is not served. No list at all: taken on
  * trust.
  */
-export function contextLimit(models: readonly ModelInfo[], name: string): number | null | undefined {
+export function contextLimit(
+  models: readonly ModelInfo[],
+  name: string,
+): number | null | undefined {
   if (models.length === 0) return null;
   for (const model of models) {
     if (model.id === name || model.loras.includes(name)) return model.maxModelLen;
