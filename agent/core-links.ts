@@ -4,7 +4,7 @@
 import type { TargetState } from './core-target.ts';
 import type { AgentLinkView } from './events.ts';
 import { Echo } from './policy/echo.ts';
-import { ReportPace, type Turn } from './policy/report-pace.ts';
+import { ReportPace, TURN_INTERVAL_MAX_MS, type Turn } from './policy/report-pace.ts';
 import { placeOf, type QueueClaim } from './policy/queue-place.ts';
 import type { Heard } from './policy/foreign.ts';
 import type { LedgerLink } from './policy/ledger.ts';
@@ -202,11 +202,12 @@ export class LinkTable {
     return this.newestByRouter().size;
   }
 
-  /** Some router of several holds requests back: reports go in turn. */
+  /** Some router of several holds requests back: reports go in turn, where a turn comes soon. */
   get inTurn(): boolean {
     let count = 0;
     let queueing = false;
     for (const link of this.welcomed()) {
+      if (link.minReportIntervalMs > TURN_INTERVAL_MAX_MS) return false;
       count += 1;
       queueing ||= link.queued !== null;
     }

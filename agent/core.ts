@@ -297,6 +297,7 @@ export class AgentCore {
     const place = this.links.placeFor(link, target, nowMs);
     // None of the sum's routers but this one: it is alone.
     if (place === null) return { ...queued, place: { othersTop: null, othersAtTop: 0, before: 0 } };
+    if (!this.links.inTurn) return { ...queued, place };
     const turnMs = turnLengthMs(link.turn.count, link.minReportIntervalMs);
     return { ...queued, place: { ...place, turnMs } };
   }

@@ -4,7 +4,7 @@
 //   any other change                      an interval after the last report
 //   work waits, and nothing changed       four intervals: the router lets it fall with time itself
 //   nothing                               the longest interval
-//   routers hold requests back            in turn: each link at its own instant of every interval
+//   routers hold requests back            in turn: each link at its own instant of every interval, unless that is long
 //
 // Budget: one report an interval over time, up to `BURST` of them ahead of it. In turn, a router that is told of room
 // has it for itself until the next one is told, and what it sends meanwhile is in that one's report: so they do not all
@@ -15,6 +15,8 @@ const BURST = 4;
 /** Two reports on one link are never closer than this share of the interval. */
 const CLOSEST = 0.1;
 const FALLING_INTERVALS = 4;
+/** No router waits longer for its turn: what it would wait for has changed by then, ms. */
+export const TURN_INTERVAL_MAX_MS = 100;
 
 /** This link's instant among all of the agent's. */
 export interface Turn {

@@ -21,6 +21,7 @@ const IDLE: CostInput = {
   kvUsageRatio: 0,
   preemptionsPerMin: 0,
   meanPromptMs: 0,
+  delayMs: 0,
 };
 
 const cost = (more: Partial<CostInput>): number => costMs({ ...IDLE, ...more }, REGIONAL_DEFAULTS);
@@ -30,6 +31,7 @@ describe('the cost of a target', () => {
     // wait + prefill: 30,000 tokens / 8,000 per s
     [{ prefillMs: prefillMs(CURVE, 30_000, 0) }, 3_750],
     [{ waitMs: 900, prefillMs: 500 }, 1_400],
+    [{ waitMs: 900, prefillMs: 500, delayMs: 500 }, 1_900],
     // α·outputTokens·(itl − itl_min) = 0.1 · 200 · 5
     [{ outputTokens: 200, itlMs: 15 }, 100],
     // λ·K/(1 − K) = 150 · 0.5/0.5, 150 · 0.9/0.1, and K is 0.98 at most: 150 · 49

@@ -1,7 +1,7 @@
 // What it costs to send a request to a target, in ms.
 //
 //   wait = max(waitingPrefillMs + own unacknowledged, slotWaitMs)
-//   cost = wait + prefill(u, c) + α·outputTokens·(itl − itl_min) + λ·K/(1 − K) + preemption
+//   cost = wait + prefill(u, c) + (crowding − 1)·prefill(u, c) by the pool's curve + α·outputTokens·(itl − itl_min) + λ·K/(1 − K) + preemption
 //   K = min(kvUsageRatio, 0.98)
 //   preemption = preemptions per s · prefill of a mean prompt · horizon
 //
@@ -32,12 +32,15 @@ export interface CostInput {
   readonly preemptionsPerMin: number | null;
   /** Prefill of a mean prompt on this target. */
   readonly meanPromptMs: number;
+  /** What its prefill delays others behind it, in a pool so full, ms (policy/sight.ts). */
+  readonly delayMs: number;
 }
 
 export function costMs(input: CostInput, settings: CostSettings): number {
   return (
     input.waitMs +
     input.prefillMs +
+    input.delayMs +
     tokenTimeMs(input, settings) +
     kvPressureMs(input.kvUsageRatio, settings) +
     preemptionMs(input, settings)

@@ -31,6 +31,7 @@ const OTHERS: OtherQueues = { topPriority: 0, atTop: 1, before: 0, meanMs: 100, 
 const INPUT: ShareInput = {
   others: OTHERS,
   holdMs: 60,
+  blind: false,
   reportAgeMs: 0,
   waitMs: 20,
   ownMs: 0,

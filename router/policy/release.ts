@@ -11,7 +11,10 @@
 //
 // Where the agent's reports come in turn (`turnMs`), equally urgent work needs no share: for that long after its report
 // a router has the target for itself, and what it sends is in the next router's report. It then decides as one router
-// does. The one whose next request is the youngest of four or more lets its turn pass.
+// does. Those behind more than half of the others let their turns pass: the oldest go first.
+//
+// Where reports come late (policy/sight.ts) a turn or a share would be waited for longer than the room lasts: equally
+// urgent work is then bound by the hold alone.
 //
 // A target that stays idle lets everybody in after a while, in the same order: what others hold may not fit it, or they
 // may be gone.
@@ -30,9 +33,6 @@ export interface OtherQueues {
   /** For so long after a report its room is this router's alone, ms; null where agents do not give turns. */
   readonly turnMs: number | null;
 }
-
-/** Others that go before the one that lets its turn pass, at least. */
-const LAST_OF = 3;
 
 const NO_OTHERS: OtherQueues = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null };
 
@@ -58,6 +58,8 @@ export interface ShareInput {
   readonly holdMs: number;
   /** Age of the target's last report, ms. */
   readonly reportAgeMs: number;
+  /** Reports come too late to share its room by them. */
+  readonly blind: boolean;
   /** Wait of the target without what this router has sent since its last report, ms. */
   readonly waitMs: number;
   /** What this router has sent into it since. */
@@ -77,8 +79,9 @@ export interface ShareInput {
 export function shareOpensInMs(input: ShareInput, priority: number): number | null {
   const { others, holdMs, idleMs, patienceMs } = input;
   if (others.topPriority === null || priority < others.topPriority) return 0;
+  if (input.blind && priority === others.topPriority) return 0;
   if (others.turnMs !== null && priority === others.topPriority) {
-    const isLast = others.before >= Math.max(LAST_OF, others.atTop);
+    const isLast = others.before > others.atTop / 2;
     if (input.reportAgeMs < others.turnMs && !isLast) return 0;
     return idleMs === null ? null : Math.max(0, patienceMs - idleMs);
   }

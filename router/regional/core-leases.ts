@@ -47,7 +47,10 @@ export function openAttempt(
   state.leases.set(lease.id, lease);
   request.lease = lease;
   target.attempts += 1;
-  if (!isLight(request)) enterLedger(state, lease, scored);
+  if (!isLight(request)) {
+    enterLedger(state, lease, scored);
+    request.pool.sight.sent(scored.prefillMs);
+  }
   state.emit({
     kind: 'attempt',
     decision: chosen.decision,
@@ -155,17 +158,20 @@ export function tellLeases(state: RegionalState, target: TargetState, newLink: b
 }
 
 /** A report includes this router's events up to `ackedSeq`; below 0 it includes none. */
-export function acknowledge(target: TargetState, ackedSeq: number): void {
+export function acknowledge(target: TargetState, ackedSeq: number, nowMs: number): void {
   if (target.unconfirmed || ackedSeq < 0) {
     recount(target, ackedSeq);
     target.unconfirmed = ackedSeq < 0;
     return;
   }
+  let lastSentMs: number | null = null;
   for (const lease of target.unacked) {
     if (lease.sentSeq === null || lease.sentSeq > ackedSeq) break;
     target.unacked.delete(lease);
+    lastSentMs = lease.sentMs;
     if (!lease.pastPrefill) subtract(target.unackedSums, lease.sums);
   }
+  if (lastSentMs !== null) target.replica.pool.sight.acknowledged(nowMs - lastSentMs, nowMs);
   settle(target);
 }
 

@@ -250,11 +250,15 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   const before = target.report?.phase ?? null;
   alarmUnknown(state, target, report);
   lookForRoom(state, target, report);
+  const sinceMs = state.nowMs - target.receivedMs;
+  if (report.waitingPrefillMs !== null) {
+    pool.sight.heard(report.waitingPrefillMs, sinceMs, pool.roster.targets.length);
+  }
   target.report = report;
   target.receivedMs = state.nowMs;
   target.released = { requests: 0, prefillMs: 0 };
   const ackedSeq = credibleAck(state, target, report);
-  acknowledge(target, ackedSeq);
+  acknowledge(target, ackedSeq, state.nowMs);
   noteIdle(target, state.nowMs);
   if (report.incarnation !== null && target.leasesFor !== report.incarnation) {
     // An agent that acknowledges has the leases; one that met another engine life has dropped them.

@@ -1,9 +1,9 @@
 // How busy a target is right now: its last report, made local in time, plus what this router has
 // sent since.
 //
-//   wait = max(max(0, waitingPrefillMs − age of the report) + own unacknowledged, slotWaitMs)
+//   wait = max(what is left of waitingPrefillMs + own unacknowledged, slotWaitMs)
 //
-// An engine with work waiting computes, so a report's backlog shrinks with its age. `full` =
+// An engine with work waiting computes, so a report's backlog shrinks with its age (policy/sight.ts). `full` =
 // nothing more should go there while others have room (wait ≥ holdMs, or no slot); `closed` =
 // nothing may: what more would do is unknown.
 
@@ -15,8 +15,11 @@ import {
 } from '../../shared/model/cost-curve.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import { staticConcurrency } from '../policy/static-pool.ts';
+import { backlogNowMs, type View } from '../policy/sight.ts';
 import { ASSUMED_CURVE } from '../policy/unknown.ts';
-import type { PoolState, TargetState } from './core-state.ts';
+import type { PoolState, RegionalState, TargetState } from './core-state.ts';
+
+const BLIND_WAKE_MS = 50;
 
 export interface Load {
   readonly waitMs: number;
@@ -35,6 +38,11 @@ export interface CurveChoice {
   readonly learned: boolean;
 }
 
+/** How this router sees a pool's targets now. */
+export function viewOf(state: RegionalState, pool: PoolState): View {
+  return pool.sight.view(state.settings, state.links.size);
+}
+
 /** The pool's median curve, for targets that have none. */
 export function poolCurve(pool: PoolState): CurveChoice {
   const median = pool.roster.medianCurve();
@@ -48,10 +56,7 @@ export function curveOf(target: TargetState, fallback: () => CurveChoice): Curve
   return own === null ? fallback() : { curve: own, learned: true };
 }
 
-export function loadOf(
-  target: TargetState,
-  options: { curve: CostCurve; settings: RegionalSettings; nowMs: number },
-): Load {
+export function loadOf(target: TargetState, options: LoadOptions): Load {
   return target.replica.lostMs === null ? reportedLoad(target, options) : lostLoad(target, options);
 }
 
@@ -82,9 +87,20 @@ export function unackedMs(target: TargetState, curve: CostCurve): number {
   return OWN_WORK.ms(target, curve);
 }
 
-type Options = { curve: CostCurve; settings: RegionalSettings; nowMs: number };
+/** This router's own work there that shows no first token yet: where reports come late, it is sure to wait still. */
+export function ownOpenMs(view: View, target: TargetState, curve: CostCurve): number {
+  return view.blind && target.openSums.prompt > 0 ? sumsMs(curve, target.openSums) : 0;
+}
 
-function reportedLoad(target: TargetState, { curve, settings, nowMs }: Options): Load {
+export interface LoadOptions {
+  readonly curve: CostCurve;
+  readonly settings: RegionalSettings;
+  readonly view: View;
+  readonly nowMs: number;
+}
+
+function reportedLoad(target: TargetState, options: LoadOptions): Load {
+  const { curve, settings, view, nowMs } = options;
   const slotWaitMs = target.report?.slotWaitMs ?? 0;
   const running = runningNow(target);
   const reported = reportedWaitMs(target, curve);
@@ -92,29 +108,38 @@ function reportedLoad(target: TargetState, { curve, settings, nowMs }: Options):
     const waitMs = Math.max(sumsMs(curve, target.openSums), slotWaitMs);
     const inside = Math.max(target.leases.size, running ?? 0);
     const closed = inside >= settings.unknownConcurrency;
-    return { waitMs, full: closed || waitMs >= settings.holdMs, closed, roomAtMs: null };
+    return { waitMs, full: closed || waitMs >= view.holdMs, closed, roomAtMs: null };
   }
-  const shrinks = Math.max(0, reported - (nowMs - target.receivedMs));
-  const waitMs = Math.max(shrinks + unackedMs(target, curve), slotWaitMs);
+  const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
+  const waitMs = Math.max(
+    shrinks + unackedMs(target, curve),
+    slotWaitMs,
+    ownOpenMs(view, target, curve),
+  );
   const max = target.report?.runningMax ?? null;
   const noSlot = max !== null && running !== null && running >= max;
-  const overMs = waitMs - settings.holdMs;
+  const overMs = waitMs - view.holdMs;
   return {
     waitMs,
     full: noSlot || overMs >= 0,
     closed: noSlot && slotWaitMs <= 0,
     roomAtMs:
-      !noSlot && overMs >= 0 && shrinks > overMs && slotWaitMs < settings.holdMs
-        ? nowMs + overMs + 1
+      !noSlot && overMs >= 0 && shrinks > overMs && slotWaitMs < view.holdMs
+        ? nowMs + wakeInMs(view, overMs)
         : null,
   };
+}
+
+/** Where reports come late, what is over need not fall by the ms. */
+export function wakeInMs(view: View, overMs: number): number {
+  return Math.max(overMs + 1, view.blind ? BLIND_WAKE_MS : 0);
 }
 
 /**
  * Without reports: this router's own work there; a static one up to its share of the last seen
  * peak.
  */
-function lostLoad(target: TargetState, { curve, settings, nowMs }: Options): Load {
+function lostLoad(target: TargetState, { curve, settings, nowMs }: LoadOptions): Load {
   const then = reportedWaitMs(target, curve) ?? 0;
   const left = Math.max(0, then - (nowMs - target.receivedMs));
   const waitMs = Math.max(left + unackedMs(target, curve), sumsMs(curve, target.openSums));

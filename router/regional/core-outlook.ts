@@ -5,7 +5,7 @@ import { LEAST_ITL_MS } from '../policy/deadlines.ts';
 import { clampPriority } from '../policy/queue.ts';
 import { predictedWaitMs } from '../policy/shed.ts';
 import { pendingEtaMs } from './core-decide.ts';
-import { curveOf, loadOf, poolCurve } from './core-load.ts';
+import { curveOf, loadOf, poolCurve, viewOf } from './core-load.ts';
 import type { PoolState, RegionalState, RequestState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf } from './core-weigh.ts';
 
@@ -39,12 +39,13 @@ export function waitOutlookMs(
 /** Of all that could serve, whatever the request. */
 export function poolOutlook(state: RegionalState, pool: PoolState): PoolOutlook {
   const { settings, nowMs } = state;
+  const view = viewOf(state, pool);
   let backlogMs = 0;
   let targets = 0;
   for (const target of targetsOf(pool)) {
     if (!isReady(target, NOBODY)) continue;
     const { curve } = curveOf(target, () => poolCurve(pool));
-    backlogMs += loadOf(target, { curve, settings, nowMs }).waitMs;
+    backlogMs += loadOf(target, { curve, settings, view, nowMs }).waitMs;
     targets += 1;
   }
   return { backlogMs, targets };

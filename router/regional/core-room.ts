@@ -2,7 +2,18 @@
 // of its pool after every event. Common targets are answered from their figures, the others by
 // `loadOf`; both say the same.
 
-import { curveOf, loadOf, poolCurve, runningNow, unackedMs, type Load } from './core-load.ts';
+import { backlogNowMs } from '../policy/sight.ts';
+import {
+  curveOf,
+  loadOf,
+  ownOpenMs,
+  poolCurve,
+  runningNow,
+  unackedMs,
+  viewOf,
+  wakeInMs,
+  type Load,
+} from './core-load.ts';
 import { FIGURE, FIGURES } from './core-roster.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 
@@ -23,21 +34,23 @@ export function serves(pool: PoolState, place: number): boolean {
 export function roomNow(state: RegionalState, pool: PoolState, place: number): Room {
   const { figures, targets } = pool.roster;
   const { settings, nowMs } = state;
+  const view = viewOf(state, pool);
   const target = targets[place] as TargetState;
   const from = place * FIGURES;
   const reported = figures[from + FIGURE.waitingPrefillMs] as number;
   const curve = target.report?.prefillCost ?? null;
   if (Number.isNaN(reported) || curve === null || target.replica.lostMs !== null) {
     const chosen = curveOf(target, () => poolCurve(pool));
-    return loadOf(target, { curve: chosen.curve, settings, nowMs });
+    return loadOf(target, { curve: chosen.curve, settings, view, nowMs });
   }
   const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
   const running = runningNow(target) ?? Number.NaN;
   if (running >= (figures[from + FIGURE.runningMax] as number)) return NO_ROOM;
-  const shrinks = Math.max(0, reported - (nowMs - target.receivedMs));
+  const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
   const unacked = target.unackedSums.prompt <= 0 ? 0 : unackedMs(target, curve);
-  const overMs = Math.max(shrinks + unacked, slotWaitMs) - settings.holdMs;
+  const waitMs = Math.max(shrinks + unacked, slotWaitMs, ownOpenMs(view, target, curve));
+  const overMs = waitMs - view.holdMs;
   if (overMs < 0) return ROOM;
-  const shrinking = shrinks > overMs && slotWaitMs < settings.holdMs;
-  return shrinking ? { full: true, roomAtMs: nowMs + overMs + 1 } : NO_ROOM;
+  const shrinking = shrinks > overMs && slotWaitMs < view.holdMs;
+  return shrinking ? { full: true, roomAtMs: nowMs + wakeInMs(view, overMs) } : NO_ROOM;
 }

@@ -1,8 +1,9 @@
 // What the other routers' queues leave of a target to this one, from the last report and what was sent since.
 
+import { backlogNowMs } from '../policy/sight.ts';
 import { otherQueues, shareOpensInMs } from '../policy/release.ts';
 import { reportIntervalMs } from '../policy/report-interval.ts';
-import { curveOf, poolCurve, reportedWaitMs, runningNow, unackedMs } from './core-load.ts';
+import { curveOf, poolCurve, reportedWaitMs, runningNow, unackedMs, viewOf } from './core-load.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 
 /** Two reports' way there and back. */
@@ -22,16 +23,19 @@ export function shareInMs(
   const { pool } = replica;
   const others = otherQueues(report.queued, isCounted(state, pool));
   if (others.topPriority === null) return 0;
-  const { settings, nowMs } = state;
+  const { nowMs } = state;
   const { curve } = curveOf(target, () => poolCurve(pool));
-  const reportedMs = (reportedWaitMs(target, curve) ?? 0) - (nowMs - target.receivedMs);
+  const view = viewOf(state, pool);
+  const ageMs = nowMs - target.receivedMs;
+  const leftMs = backlogNowMs(view, reportedWaitMs(target, curve) ?? 0, ageMs);
   const { idleSinceMs, released } = target;
   return shareOpensInMs(
     {
       others,
-      holdMs: settings.holdMs,
-      reportAgeMs: nowMs - target.receivedMs,
-      waitMs: Math.max(0, reportedMs, report.slotWaitMs ?? 0),
+      holdMs: view.holdMs,
+      reportAgeMs: ageMs,
+      blind: view.blind,
+      waitMs: Math.max(leftMs, report.slotWaitMs ?? 0),
       ownMs: Math.max(released.prefillMs, unackedMs(target, curve)),
       freeSlots: freeSlots(target),
       idleMs: idleSinceMs === null ? null : nowMs - idleSinceMs,

@@ -28,6 +28,7 @@ import { RetryBudget } from '../policy/retry-budget.ts';
 import { Inflow } from '../policy/inflow.ts';
 import { Promises } from '../policy/promises.ts';
 import { ReleasePace } from '../policy/shed.ts';
+import { PoolSight } from '../policy/sight.ts';
 import { TurnMemory } from '../policy/turn-memory.ts';
 import type { RecentTurns } from '../policy/working-set.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
@@ -64,6 +65,7 @@ export interface PoolState {
   readonly roster: Roster;
   readonly queue: ReleaseQueue;
   readonly pace: ReleasePace;
+  readonly sight: PoolSight;
   /** Of those that waited for KV room. */
   readonly heldPace: ReleasePace;
   /** When they are looked at next, where a look costs much; and whether something has happened since the last one. */
@@ -292,6 +294,7 @@ export function newPool(config: PoolConfig): PoolState {
     roster: new Roster(replicas),
     queue: new ReleaseQueue(),
     pace: new ReleasePace(),
+    sight: new PoolSight(),
     heldPace: new ReleasePace(),
     heldLook: { atMs: Number.NEGATIVE_INFINITY, due: false },
     inflow: new Inflow(),

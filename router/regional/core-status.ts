@@ -5,7 +5,7 @@ import type { BreakerState } from '../policy/breaker.ts';
 import type { Phase } from '../../shared/model/phase.ts';
 import type { Incarnation, PoolId, ReplicaId } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
-import { curveOf, loadOf, poolCurve, unackedMs } from './core-load.ts';
+import { curveOf, loadOf, poolCurve, unackedMs, viewOf } from './core-load.ts';
 import { pendingEtaMs } from './core-decide.ts';
 import { poolOutlook, waitOutlookMs } from './core-outlook.ts';
 import { namesOf } from './core-requests.ts';
@@ -158,7 +158,8 @@ function targetStatus(state: RegionalState, target: TargetState, now: Now): Targ
   const { slow, nowMs } = now;
   const { report } = target;
   const { curve } = curveOf(target, () => poolCurve(target.replica.pool));
-  const load = loadOf(target, { curve, settings: state.settings, nowMs });
+  const view = viewOf(state, target.replica.pool);
+  const load = loadOf(target, { curve, settings: state.settings, view, nowMs });
   const reportAgeMs = report === null ? null : nowMs - target.receivedMs;
   const scrapeAgoMs = report?.scrapeAgoMs ?? null;
   return {

@@ -14,7 +14,7 @@ import { contextLimit, filterTarget } from '../policy/filter.ts';
 import { heldOut, type SlowTarget } from '../policy/slow-third.ts';
 import { leastPromptTokens, promptTokens } from '../policy/tokens.ts';
 import { ASSUMED_CURVE, medianKnown } from '../policy/unknown.ts';
-import { curveOf, loadOf, meanPromptMs, type CurveChoice } from './core-load.ts';
+import { curveOf, loadOf, meanPromptMs, viewOf, type CurveChoice } from './core-load.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import type { Removed, Scored } from './core-weighing.ts';
 
@@ -47,7 +47,8 @@ function weighWithout(
     const share = shares[k] as PromptShare;
     const { curve, learned } = curveOf(target, fallback);
     const { settings, nowMs } = state;
-    const load = loadOf(target, { curve, settings, nowMs });
+    const view = viewOf(state, request.pool);
+    const load = loadOf(target, { curve, settings, view, nowMs });
     const prefillMs = sumsMs(curve, share.sums);
     const { report } = target;
     const cost = costMs(
@@ -63,6 +64,7 @@ function weighWithout(
         kvUsageRatio: report?.kvUsageRatio ?? common.kvUsageRatio,
         preemptionsPerMin: report?.preemptionsPerMin ?? null,
         meanPromptMs: meanPromptMs(curve, request.pool),
+        delayMs: (request.pool.sight.crowding(settings) - 1) * sumsMs(fallback().curve, share.sums),
       },
       settings,
     );

@@ -13,7 +13,7 @@ import { draw, drawProbabilities } from '../policy/pick.ts';
 import { decide } from './core-decide.ts';
 import { heard, linkDown, linkUp } from './core-links.ts';
 import { attemptEnded } from './core-outcomes.ts';
-import { curveOf, loadOf, poolCurve } from './core-load.ts';
+import { curveOf, loadOf, poolCurve, viewOf } from './core-load.ts';
 import { arrive, enter } from './core-requests.ts';
 import { roomNow, serves } from './core-room.ts';
 import { shareInMs } from './core-share.ts';
@@ -263,10 +263,11 @@ function plainDraw(
 /** What a queue asks of each target says what the plain functions say. */
 function expectRooms({ state }: Rig, { pool }: RequestState): void {
   const { settings, nowMs } = state;
+  const view = viewOf(state, pool);
   for (const [place, target] of pool.roster.targets.entries()) {
     expect(serves(pool, place)).toBe(isReady(target, NOBODY));
     const { curve } = curveOf(target, () => poolCurve(pool));
-    const { full, roomAtMs } = loadOf(target, { curve, settings, nowMs });
+    const { full, roomAtMs } = loadOf(target, { curve, settings, view, nowMs });
     expect(roomNow(state, pool, place)).toMatchObject({ full, roomAtMs });
   }
 }

@@ -6,6 +6,7 @@
 // plain way, through the functions that say what is meant. `core-weigh.test.ts` holds both against a
 // version that is plain throughout.
 
+import { backlogNowMs } from '../policy/sight.ts';
 import { sumsMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 import { kthSmallest } from '../../shared/lib/select.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
@@ -17,11 +18,13 @@ import { leastPromptTokens, PromptMeter } from '../policy/tokens.ts';
 import {
   curveOf,
   loadOf,
+  ownOpenMs,
   meanPromptMs,
   poolCurve,
   runningNow,
   unackedMs,
   type CurveChoice,
+  viewOf,
 } from './core-load.ts';
 import { ASSUMED_CURVE } from '../policy/unknown.ts';
 import { FIGURE, FIGURES, writeCurve } from './core-roster.ts';
@@ -246,6 +249,13 @@ interface Part {
   at: number;
 }
 
+/** A curve in the place of a target's figures. */
+function poolPart(curve: CostCurve): Part {
+  const of = new Float64Array(FIGURES);
+  writeCurve(of, 0, curve);
+  return { of, at: 0 };
+}
+
 /** ms of the candidate's prefill by the curve in its figures: `sumsMs`, number by number. */
 function columnsMs(figures: Part, columns: Part): number {
   const { of: figure, at: from } = figures;
@@ -264,7 +274,8 @@ function columnsMs(figures: Part, columns: Part): number {
 
 /** What waits at each candidate, and its prefill of this request. */
 function weighLoads(state: RegionalState, request: RequestState): void {
-  const { weighing, settings, nowMs } = state;
+  const { weighing, nowMs } = state;
+  const view = viewOf(state, request.pool);
   const { values, places, targets } = weighing;
   const { figures } = request.pool.roster;
   const fallback = lazily(() => poolCurve(request.pool));
@@ -294,13 +305,14 @@ function weighLoads(state: RegionalState, request: RequestState): void {
     }
     column.at = at;
     const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
-    const shrinks = Math.max(0, reported - (nowMs - target.receivedMs));
+    const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
     const curve = own ?? choice?.curve ?? ASSUMED_CURVE;
-    const waitMs = Math.max(shrinks + unackedOf(target, curve), slotWaitMs);
+    const ownMs = ownOpenMs(view, target, curve);
+    const waitMs = Math.max(shrinks + unackedOf(target, curve), slotWaitMs, ownMs);
     // No comparison with what is unknown holds.
     const noSlot =
       slotsTaken(target, figures, from) >= (figures[from + FIGURE.runningMax] as number);
-    load.full = noSlot || waitMs - settings.holdMs >= 0;
+    load.full = noSlot || waitMs - view.holdMs >= 0;
     load.closed = noSlot && slotWaitMs <= 0;
     load.learned = choice === null || choice.learned;
     weighing.setLoad(k, load);
@@ -321,7 +333,8 @@ function weighPlainly(state: RegionalState, k: number, fallback: () => CurveChoi
   const at = k * COLUMNS;
   const target = weighing.targets[k] as TargetState;
   const { curve, learned } = curveOf(target, fallback);
-  const load = loadOf(target, { curve, settings, nowMs });
+  const view = viewOf(state, target.replica.pool);
+  const load = loadOf(target, { curve, settings, view, nowMs });
   const sums = {
     uncached: values[at + COLUMN.uncached] as number,
     prompt: values[at + COLUMN.prompt] as number,
@@ -357,7 +370,11 @@ function weighCosts(state: RegionalState, request: RequestState): void {
     kvUsageRatio: null as number | null,
     preemptionsPerMin: 0,
     meanPromptMs: 0,
+    delayMs: 0,
   };
+  const crowding = pool.sight.crowding(settings) - 1;
+  const delayed = crowding > 0 ? poolPart(fallback().curve) : null;
+  const column: Part = { of: values, at: 0 };
   for (let k = 0; k < targets.length; k += 1) {
     const at = k * COLUMNS;
     const from = (places[k] as number) * FIGURES;
@@ -373,6 +390,8 @@ function weighCosts(state: RegionalState, request: RequestState): void {
       const { curve } = curveOf(targets[k] as TargetState, fallback);
       input.meanPromptMs = meanPromptMs(curve, pool);
     }
+    column.at = at;
+    if (delayed !== null) input.delayMs = crowding * columnsMs(delayed, column);
     values[at + COLUMN.costMs] = costMs(input, settings);
   }
 }

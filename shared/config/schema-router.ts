@@ -49,6 +49,10 @@ const ROUTING = {
     'Queue: a replica with this much prefill waiting is full; requests wait in the router.',
     { unit: 'ms', min: 1, max: 60_000, default: D.holdMs },
   ),
+  crowdingWeight: quantity(
+    'Cost: weight of what a prefill delays others, where work waits; 0 = none.',
+    { unit: 'ratio', min: 0, max: 10, default: D.crowdingWeight },
+  ),
   ageCredit: quantity(
     'Queue: how much of its age a request is credited against its predicted prefill.',
     { unit: 'ratio', min: 0, max: 10, default: D.ageCredit },

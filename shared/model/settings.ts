@@ -54,6 +54,8 @@ export interface RegionalSettings {
   readonly kvPressureMs: number;
   /** Cost: ms of preemption look-ahead. */
   readonly preemptionHorizonMs: number;
+  /** Cost: how much what a prefill delays others weighs where work waits; 0 switches it off. */
+  readonly crowdingWeight: number;
   /** Pick: a gap below this is a tie, ms. */
   readonly tieMs: number;
   /** Pick: or below this share of the least cost. */
@@ -112,6 +114,7 @@ export const REGIONAL_DEFAULTS: RegionalSettings = {
   outputWeight: 0.1,
   kvPressureMs: 150,
   preemptionHorizonMs: 1_000,
+  crowdingWeight: 1,
   tieMs: 5,
   tieRatio: 0.05,
   tieCandidates: 8,

@@ -200,7 +200,9 @@ const FRESH_MS = 60;
 /** Runs a load for 30 s, the first 4 of which are not looked at. */
 export function findings(name: LoadName, seed: number): Findings {
   const load: Load = LOADS[name];
-  const world = new World({ seed, profile: load.profile, replicas: 2, ...load.world });
+  // What agents tell is looked at, not where requests go: crowding would only move them.
+  const router = { ...load.world?.router, crowdingWeight: 0 };
+  const world = new World({ seed, profile: load.profile, replicas: 2, ...load.world, router });
   world.runUntilReady();
   const startMs = world.nowMs;
   const found: Findings = {

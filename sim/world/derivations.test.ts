@@ -45,7 +45,7 @@ const BOUNDS: Readonly<Record<LoadName, Bound>> = {
   // A hit is foretold by the chunk, and this engine's prompts are hardly more than one.
   'conversations behind shared prompts': { seeds: [1], ms: 16, beyond: 0.01, largest: 0.6 },
   'too little KV: preemptions': { seeds: [1], ms: 200, ...HIDDEN },
-  'aborts in mid-prefill': { seeds: [1], ms: 80 },
+  'aborts in mid-prefill': { seeds: [1], ms: 80, largest: 0.8 },
   'routers that die and come back': { seeds: [1, 2], ms: 9 },
   // Turns that ended while no agent was there are in no index: the next turn's prefix is taken for uncached.
   'agents that die and come back': { seeds: [1, 2], ms: 9, beyond: 0.01 },
@@ -59,7 +59,7 @@ const CASES = (Object.keys(LOADS) as LoadName[]).flatMap((name) =>
 
 test.each(CASES)('under $name reports are within one prefill of the truth (seed $seed)', (of) => {
   const found = findings(of.name, of.seed);
-  expect(found.busy).toBeGreaterThan(50);
+  expect(found.busy).toBeGreaterThan(40);
   expect(found.unattributed).toBe(0);
   expect(found.absurd).toEqual([]);
   const { ms, beyond = BEYOND, largest = 0.85 }: Bound = BOUNDS[of.name];
