@@ -1,8 +1,7 @@
 // An agent with a good credential that says what cannot be, or too much of it.
 
 import { describe, expect, test } from 'vitest';
-import type { Incarnation, LinkId, PoolId, ReplicaId } from '../../shared/model/ids.ts';
-import type { PrefixRun } from '../../shared/protocol/messages.ts';
+import type { PoolId } from '../../shared/model/ids.ts';
 import { attemptIn, chainOf, CoreRig, MODEL, sentTo, targetStatus } from './core.harness.ts';
 import type { RouterEffect } from './events.ts';
 
@@ -10,23 +9,6 @@ const limitsIn = (effects: readonly RouterEffect[]): string[] =>
   effects.flatMap((effect) => (effect.kind === 'limit' ? [effect.limit] : []));
 const closesIn = (effects: readonly RouterEffect[]): string[] =>
   effects.flatMap((effect) => (effect.kind === 'close' ? [`${effect.link} ${effect.reason}`] : []));
-
-function prefixOf(rig: CoreRig, name: string, seq: number, runs: readonly PrefixRun[]) {
-  return rig.handle({
-    kind: 'message',
-    link: name as LinkId,
-    message: {
-      kind: 'prefix',
-      replica: name as ReplicaId,
-      rank: 0,
-      incarnation: `${name}/1` as Incarnation,
-      seq,
-      runs,
-      leaves: [],
-      evicted: new Uint32Array(0),
-    },
-  });
-}
 
 describe('a hello', () => {
   test('brings as many targets as a machine may have, and the rest is counted', () => {
@@ -130,7 +112,7 @@ describe('prefixes', () => {
     const [low = 0, high = 0] = chainOf([1]).hashes;
     const ring = { parentLow: low, parentHigh: high, hashes: Uint32Array.of(low, high) };
     const runs = Array.from({ length: 50_000 }, () => ({ ...ring, depth: 131_072 }));
-    prefixOf(rig, 'a', 0, runs);
+    rig.prefixes('a', 0, runs);
     expect(targetStatus(rig, 'a').indexChunks).toBe(1);
   });
 
@@ -145,7 +127,7 @@ describe('prefixes', () => {
       ...{ parentLow, parentHigh, depth: 20_000 },
       hashes: Uint32Array.of(at, 0xffff_0000),
     }));
-    prefixOf(rig, 'a', 0, [long, ...leaves]);
+    rig.prefixes('a', 0, [long, ...leaves]);
     expect(targetStatus(rig, 'a').indexChunks).toBe(40_000);
   });
 });

@@ -15,7 +15,7 @@ import type {
 } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import { REGIONAL_DEFAULTS, type RegionalSettings } from '../../shared/model/settings.ts';
-import type { RouterMessage } from '../../shared/protocol/messages.ts';
+import type { PrefixRun, RouterMessage } from '../../shared/protocol/messages.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import { RegionalCore } from './core.ts';
@@ -224,6 +224,12 @@ export class CoreRig {
 
   /** Says that the target holds a prompt. */
   holds(name: string, chain: PromptChain, seq = 0): RouterEffect[] {
+    return this.prefixes(name, seq, [
+      { parentLow: 0, parentHigh: 0, depth: 0, hashes: chain.hashes },
+    ]);
+  }
+
+  prefixes(name: string, seq: number, runs: readonly PrefixRun[]): RouterEffect[] {
     return this.handle({
       kind: 'message',
       link: name as LinkId,
@@ -233,7 +239,7 @@ export class CoreRig {
         rank: 0,
         incarnation: `${name}/1` as Incarnation,
         seq,
-        runs: [{ parentLow: 0, parentHigh: 0, depth: 0, hashes: chain.hashes }],
+        runs,
         leaves: [],
         evicted: new Uint32Array(0),
       },

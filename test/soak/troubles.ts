@@ -3,6 +3,7 @@
 
 import type { Random } from '../../shared/lib/random.ts';
 import { REPLICAS, type FaultRegion } from '../e2e/fault-region.ts';
+import type { LinkTrouble } from '../e2e/link-proxy.ts';
 
 export interface Trouble {
   readonly name: string;
@@ -76,36 +77,9 @@ export const TROUBLES: readonly Trouble[] = [
         { factor: 1 },
       ]),
   },
-  {
-    name: 'links cut',
-    costs: 'nothing',
-    async run(region, wait) {
-      const agents = some(wait.random, 2);
-      region.trouble(agents, { kind: 'cut' });
-      await wait.lasts();
-      region.trouble(agents, { kind: 'none' });
-    },
-  },
-  {
-    name: 'links that swallow',
-    costs: 'nothing',
-    async run(region, wait) {
-      const agents = some(wait.random, 1);
-      region.trouble(agents, { kind: 'hole' });
-      await wait.lasts();
-      region.trouble(agents, { kind: 'none' });
-    },
-  },
-  {
-    name: 'links 2 s late',
-    costs: 'nothing',
-    async run(region, wait) {
-      const agents = some(wait.random, 3);
-      region.trouble(agents, { kind: 'late', ms: 2_000 });
-      await wait.lasts();
-      region.trouble(agents, { kind: 'none' });
-    },
-  },
+  onLinks('links cut', 2, { kind: 'cut' }),
+  onLinks('links that swallow', 1, { kind: 'hole' }),
+  onLinks('links 2 s late', 3, { kind: 'late', ms: 2_000 }),
   {
     name: 'agents killed',
     costs: 'nothing',
@@ -158,3 +132,17 @@ export const TROUBLES: readonly Trouble[] = [
     },
   },
 ];
+
+/** Something wrong with the links of so many agents, for a while. */
+function onLinks(name: string, count: number, trouble: LinkTrouble): Trouble {
+  return {
+    name,
+    costs: 'nothing',
+    async run(region, wait) {
+      const agents = some(wait.random, count);
+      region.trouble(agents, trouble);
+      await wait.lasts();
+      region.trouble(agents, { kind: 'none' });
+    },
+  };
+}

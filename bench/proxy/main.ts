@@ -7,10 +7,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { VERSION } from '../shared/runtime/version.ts';
-import { killGroupsOnExit } from '../test/engines/process-group.ts';
-import { waitFor } from '../test/engines/wait.ts';
-import { freePorts } from '../test/free-ports.ts';
+import { VERSION } from '../../shared/runtime/version.ts';
+import { killGroupsOnExit } from '../../test/engines/process-group.ts';
+import { waitFor } from '../../test/engines/wait.ts';
+import { freePorts } from '../../test/free-ports.ts';
 import {
   FORWARD,
   HAPROXY,
@@ -21,10 +21,10 @@ import {
   type Arm,
   type ArmPlace,
   type RunningArm,
-} from './proxy/arms.ts';
-import { CELLS, JSON_16, type Cell } from './proxy/cells.ts';
-import { compare, measureBlock, type Block, type Compared } from './proxy/measure.ts';
-import { idleStreams, largeBodies, memoryOfPrompts, type Extra } from './proxy/extras.ts';
+} from './arms.ts';
+import { CELLS, JSON_16, type Cell } from './cells.ts';
+import { compare, measureBlock, type Block, type Compared } from './measure.ts';
+import { idleStreams, largeBodies, memoryOfPrompts, type Extra } from './extras.ts';
 
 const USAGE = `usage: npm run bench:proxy -- [--quick] [--json] [--strict] [--cell NAME…]
 
@@ -69,7 +69,7 @@ if (flags.help) {
 async function run(folder: string): Promise<void> {
   const ports = await freePorts(2);
   const place: ArmPlace = { folder, replicas: [ports[0]!, ports[1]!] };
-  const script = join(import.meta.dirname, 'proxy', 'backend.ts');
+  const script = join(import.meta.dirname, 'backend.ts');
   const backend = pinned(1, [process.execPath, script, ...ports.map(String)], {
     logPath: join(folder, 'backend.log'),
   });
