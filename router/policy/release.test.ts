@@ -116,18 +116,25 @@ test('routers that see one report together send one request more than the hold a
   );
 });
 
+test('where reports come late, equally urgent work is bound by the hold alone', () => {
+  const blind = { ...INPUT, blind: true, ownMs: 1_000, waitMs: 1_000 };
+  expect(shareOpensInMs(blind, 0)).toBe(0);
+  expect(shareOpensInMs(blind, 1)).toBeNull();
+});
+
 describe('where reports come in turn', () => {
-  const others: OtherQueues = { ...OTHERS, before: 1, turnMs: 6 };
+  const others: OtherQueues = { ...OTHERS, atTop: 2, before: 1, turnMs: 6 };
 
   test("the room is the receiving router's alone until the next one is told", () => {
     const opens = (reportAgeMs: number) => shareOpensInMs({ ...INPUT, others, reportAgeMs }, 0);
     expect([opens(0), opens(5.9), opens(6), opens(40)]).toEqual([0, 0, null, null]);
   });
 
-  test('the youngest of four or more lets its turn pass', () => {
+  test('whoever has more than half of the others before it lets its turn pass', () => {
     const opens = (before: number, atTop: number) =>
       shareOpensInMs({ ...INPUT, others: { ...others, before, atTop } }, 0);
-    expect([opens(4, 5), opens(5, 5), opens(3, 3), opens(2, 2)]).toEqual([0, null, null, 0]);
+    expect([opens(2, 5), opens(3, 5), opens(1, 2), opens(2, 2)]).toEqual([0, null, 0, null]);
+    expect([opens(0, 1), opens(1, 1)]).toEqual([0, null]);
   });
 
   test('more urgent work waits for no turn, less urgent work for those before it', () => {

@@ -79,7 +79,7 @@ describe('two routers', () => {
     await router(1).whenStatus(other);
     const two = ask(router(1), [user(`two: ${words(20_000)}`)]);
     await router(0).whenStatus(other);
-    expect(await openLeases()).toBe(2);
+    await until(async () => (await openLeases()) === 2);
     const replicas = (await Promise.all([one, two])).map(({ header }) => header('replica'));
     expect(new Set(replicas).size).toBe(2);
     await region.nothingLeft();
