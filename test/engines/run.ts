@@ -5,12 +5,11 @@
 // one engine, then starts two engines and `spillway up` before they have loaded, holds conversations, kills engine
 // cores, and says what it saw. Everything that it started ends with it. Exit status: 0 all passed, 1 something failed, 2 this machine cannot run it.
 
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { killGroupsOnExit } from './process-group.ts';
-import { installFolder, inspectMachine, missingFrom } from './requirements.ts';
+import { prepareEngine } from './prepare.ts';
 import { beginRun, endRun, type Run, type RunPlace } from './stage.ts';
 import { proveConformance } from './prove-conformance.ts';
 import { provePlacement, proveReady, proveOverload, proveSmoke } from './prove-routing.ts';
@@ -36,10 +35,11 @@ async function main(args: readonly string[]): Promise<number> {
     console.error(`cannot read ${args.join(' ')}; ${USAGE}`);
     return 2;
   }
-  const install = installFolder();
-  const missing = missingFrom(inspectMachine(install));
-  for (const line of missing) console.error(`cannot run real engines here: ${line}`);
-  if (missing.length > 0 || !installEngine(install)) return 2;
+  const install = prepareEngine(
+    (line) => console.log(line),
+    (line) => console.error(line),
+  );
+  if (install === null) return 2;
 
   killGroupsOnExit();
   const folder = mkdtempSync(join(tmpdir(), 'spillway-engines-'));
@@ -99,13 +99,6 @@ async function prove(run: Run, smoke: boolean): Promise<void> {
     await proveDeaths(run);
   }
   await proveNothingLeft(run);
-}
-
-function installEngine(folder: string): boolean {
-  console.log(`engine: ${folder}`);
-  const done = spawnSync(join(import.meta.dirname, 'install.sh'), [folder], { stdio: 'inherit' });
-  if (done.status !== 0) console.error('the engine could not be installed');
-  return done.status === 0;
 }
 
 process.exitCode = await main(process.argv.slice(2));

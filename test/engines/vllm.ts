@@ -45,8 +45,8 @@ export interface EngineSetup {
   readonly cores?: readonly number[];
 }
 
-/** The engines that stand behind Spillway. */
-const BEHIND_SPILLWAY: EngineSetup = {
+/** The engines that stand behind a router. */
+export const BEHIND_ROUTER: EngineSetup = {
   flags: [
     ...['--max-model-len', '16384', '--max-num-seqs', '8', '--max-num-batched-tokens', '1024'],
     ...['--block-size', '32', '--num-gpu-blocks-override', String(KV_TOKENS / 32)],
@@ -59,7 +59,7 @@ export class Engine {
   readonly #setup: EngineSetup;
   #group: ProcessGroup | null = null;
 
-  constructor(place: EnginePlace, install: string, setup: EngineSetup = BEHIND_SPILLWAY) {
+  constructor(place: EnginePlace, install: string, setup: EngineSetup = BEHIND_ROUTER) {
     this.place = place;
     this.#install = install;
     this.#setup = setup;
