@@ -43,6 +43,8 @@ export const PEERS: Readonly<Record<PeerName, Peer>> = {
       ...['--prometheus-host', HOST, '--prometheus-port', String(metricsPort)],
       ...['--worker-urls', ...workerUrls, '--policy', policy],
       ...['--disable-tokenizer-autoload', '--log-level', 'warn'],
+      // As after its first minute, in which it sends cache misses to whatever worker it calls new: here all are.
+      ...['--worker-warmup-secs', '0', '--worker-startup-check-interval', '1'],
     ],
   },
 };
