@@ -24,6 +24,14 @@ export interface LoadResult {
   readonly ttftMs: readonly number[];
 }
 
+/** The golden ratio's fraction: any number of multiples of it lie evenly, in a stream's length and in its gaps too. */
+const EVEN = 0.618_033_988_75;
+
+/** ms after the start of the load at which its request number `index` begins. */
+export function startMs({ chunks, gapMs }: LoadShape, index: number): number {
+  return ((index * EVEN) % 1) * (chunks ?? 0) * gapMs;
+}
+
 /** Keeps `shape.concurrency` requests open at `url` until it is stopped. */
 export class Load {
   readonly #url: URL;
@@ -49,8 +57,14 @@ export class Load {
       .slice(0, shape.promptBytes);
   }
 
+  /** Streams begin spread over the length of one: all at once they would come again all at once, for ever. */
   start(): void {
-    for (let index = 0; index < this.#shape.concurrency; index += 1) this.#send();
+    const { concurrency } = this.#shape;
+    for (let index = 0; index < concurrency; index += 1) {
+      const afterMs = startMs(this.#shape, index);
+      if (afterMs === 0) this.#send();
+      else setTimeout(() => this.#send(), afterMs);
+    }
   }
 
   get open(): number {
