@@ -27,6 +27,23 @@ function drain(h: Harness, on: boolean): void {
   h.deliver({ kind: 'drain', replica: REPLICA, on });
 }
 
+/** Told since, each once in a row. */
+function phasesSince(h: Harness, from: number): string[] {
+  const told = h.sent.slice(from).flatMap(({ message }) => {
+    return message.kind === 'report' ? [message.report.phase] : [];
+  });
+  return told.filter((phase, at) => phase !== told[at - 1]);
+}
+
+function readyIncarnations(h: Harness, from: number): Set<string | null> {
+  return new Set(
+    h.sent.slice(from).flatMap(({ message }) => {
+      const isReady = message.kind === 'report' && message.report.phase === 'ready';
+      return isReady ? [message.report.incarnation] : [];
+    }),
+  );
+}
+
 function view(h: Harness): DrainView | null {
   return h.core.status(h.nowMs).engines[0]?.drain ?? null;
 }
@@ -79,6 +96,58 @@ describe('an engine that an operator has marked', () => {
     drain(h, false);
     h.advance(60);
     expect(h.report(link).phase).toBe('ready');
+  });
+
+  test('is not ready again before a scrape and a generation of after the mark', () => {
+    const { h, link } = ready();
+    drain(h, true);
+    h.advance(1_500);
+    const before = h.engine.orders.length;
+    const from = h.sent.length;
+    drain(h, false);
+    h.advance(200);
+    expect(phasesSince(h, from)).toEqual(['draining', 'ready']);
+    expect(h.engine.orders.slice(before).map(({ purpose }) => purpose)).toEqual(['probe']);
+    expect(h.report(link).phase).toBe('ready');
+  });
+
+  test('is never said to be ready between two lives, whenever the mark is taken off', () => {
+    for (let offMs = 0; offMs <= 1_000; offMs += 50) {
+      const { h, link } = ready();
+      drain(h, true);
+      h.advance(1_500 + offMs);
+      h.engine.mode = 'refused';
+      const from = h.sent.length;
+      drain(h, false);
+      h.advance(700);
+      expect(phasesSince(h, from), `${offMs} ms`).not.toContain('ready');
+      h.engine.mode = 'up';
+      h.engine.startTimeSeconds = 2_000;
+      const again = h.sent.length;
+      h.advance(3_000);
+      expect(readyIncarnations(h, again)).toEqual(new Set(['start-2000.000']));
+      expect(h.report(link).phase).toBe('ready');
+    }
+  });
+
+  test('is proved by no probe that was under way when the mark was taken off', () => {
+    const { h, link } = ready();
+    const known = h.engine.orders.length;
+    h.engine.mode = 'frozen';
+    while (h.engine.orders.length === known) h.advance(100);
+    const underWay = h.engine.orders.at(-1)?.id ?? '';
+    h.engine.mode = 'up';
+    drain(h, true);
+    h.advance(1_500);
+    const from = h.sent.length;
+    drain(h, false);
+    h.engine.mode = 'frozen';
+    h.advance(500);
+    const outcome = { kind: 'ok', ttftMs: 5, promptTokens: 18, cachedTokens: 0 } as const;
+    h.deliver({ kind: 'generated', replica: REPLICA, id: underWay, outcome });
+    h.advance(500);
+    expect(phasesSince(h, from)).not.toContain('ready');
+    expect(h.report(link).phase).not.toBe('ready');
   });
 
   test('that is gone is said to be gone', () => {

@@ -197,8 +197,8 @@ export class EngineState {
   drain(on: boolean, nowMs: number): void {
     if (!this.marked.set(on, nowMs)) return;
     this.touch();
-    // Whether it is empty is to be known soon.
-    if (on) this.questions.scrapeBy(nowMs);
+    // Whether it is empty, or which life of it is to be used, is to be known soon.
+    this.questions.scrapeBy(nowMs);
     const { replica } = this.engine;
     this.context.log('info', on ? 'drain_begun' : 'drain_undone', { replica });
   }
@@ -309,10 +309,17 @@ export class EngineState {
     if (verdict === 'new' && !firstLife) this.reborn(nowMs);
     else if (verdict !== 'same') this.firstSeen(nowMs);
     else if (phase === 'warming' && before !== 'warming') this.generations.proveAgain();
+    if (this.marked.seen(sentMs)) this.unmarked(nowMs);
     for (const target of this.targets) {
       const rank = scrape.ranks.find((each) => each.rank === target.rank);
       target.scraped(rank ?? absentRank(target.rank), sentMs, nowMs);
     }
+  }
+
+  /** Seen for the first time since an operator's mark is off: what serves proves itself. */
+  private unmarked(nowMs: number): void {
+    if (this.lifecycle.phase === 'ready') this.generations.doubt(nowMs);
+    this.touch();
   }
 
   private firstSeen(nowMs: number): void {
@@ -376,7 +383,7 @@ export class EngineState {
   }
 
   private asMarked(phase: Phase): Phase {
-    return this.marked.on && HIDDEN_BY_DRAIN.has(phase) ? 'draining' : phase;
+    return this.marked.holds && HIDDEN_BY_DRAIN.has(phase) ? 'draining' : phase;
   }
 
   private get serves(): boolean {

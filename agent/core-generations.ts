@@ -37,6 +37,8 @@ export class Generations {
   private readonly orders = new Map<string, OpenOrder>();
   /** Ranks whose first generation in this life the engine refused as of a rank that it does not have. */
   private readonly unknown = new Set<number>();
+  /** Probes from before say nothing of what serves now. */
+  private doubtedMs = -Infinity;
   private warmUp: WarmUp;
 
   constructor(
@@ -71,6 +73,13 @@ export class Generations {
   /** The same process is back (it slept, or its port was closed for a while): one generation proves it. */
   proveAgain(): void {
     this.warmUp = this.newWarmUp(false);
+  }
+
+  /** What serves may be another process than the one that was proved: each rank is probed at once. */
+  doubt(nowMs: number): void {
+    this.doubtedMs = nowMs;
+    this.probes.reset();
+    for (const { health } of this.targets) health.unprove();
   }
 
   /** The replica was good a moment ago, as another agent saw it: it is probed within `inMs`. */
@@ -125,6 +134,7 @@ export class Generations {
       this.warmed(open, open.step, { outcome, nowMs });
       return null;
     }
+    if (open.sentMs < this.doubtedMs) return null;
     return this.probed(open, outcome, nowMs) ? null : 'probe_failed';
   }
 
