@@ -10,13 +10,15 @@ export type RequestId = Id<'request'>;
 /** One engine address inside a pool: the host:port of its advertised URL. */
 export type ReplicaId = Id<'replica'>;
 export type PoolId = Id<'pool'>;
+/** As the global router's configuration names it. */
+export type RegionId = Id<'region'>;
 /** Random per router process. */
 export type RouterId = Id<'router'>;
 /** Random per agent process. */
 export type AgentId = Id<'agent'>;
 /** One life of an engine process. A new one empties ledger and index. */
 export type Incarnation = Id<'incarnation'>;
-/** One connection between an agent and a router, as its holder names it. */
+/** One connection between a child and its parent, as its holder names it. */
 export type LinkId = Id<'link'>;
 
 /** Where a request can be sent: report, ledger and index are kept per data-parallel rank. */

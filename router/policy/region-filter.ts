@@ -1,0 +1,123 @@
+// Which regions may serve a request at all. Every removal has one reason, the first that applies, from what must never be
+// to what is so only now.
+//
+//   residency    the tenant's list is the only one that any path sees: what is not in it is gone before anything else is
+//                looked at. A tenant without a list may be served everywhere; an empty list, nowhere
+//   order        of those left: allowed and active; allowed and kept for failover; then the fallbacks, one after the
+//                other, in their order. The first group with anyone left serves, the others are removed as `standby`
+//
+// The filter is never widened: no region left is an answer. It runs anew for every attempt, and a second time in the
+// region itself.
+
+import type { RegionId } from '../../shared/model/ids.ts';
+
+export const ROLLOUT_MODES = ['off', 'failover', 'active'] as const;
+/** off: serves nobody of the global tier; failover: only where no active region can; active. */
+export type RolloutMode = (typeof ROLLOUT_MODES)[number];
+
+export const REGION_FILTER_REASONS = [
+  'residency',
+  'rollout',
+  'model', // does not serve it, or not to this tenant
+  'revision',
+  'tier',
+  'certification',
+  'excluded', // an earlier attempt failed there
+  'unseen', // no report of it: what cannot be seen gets no traffic
+  'no_capacity', // nothing ready, and nothing that comes
+  'paused', // it asked for time
+  'breaker',
+  'standby', // another group goes first
+] as const;
+export type RegionFilterReason = (typeof REGION_FILTER_REASONS)[number];
+
+/** A tenant's residency: region names. */
+export interface Residency {
+  readonly allow: readonly RegionId[];
+  /** In order; only where no allowed region is left. */
+  readonly fallback: readonly RegionId[];
+}
+
+export interface RegionView {
+  readonly region: RegionId;
+  readonly rollout: RolloutMode;
+  readonly certifications: readonly string[];
+  readonly tiers: readonly string[];
+  /** Public names that its pools serve; null before any report. */
+  readonly models: readonly RegionModel[] | null;
+  readonly seen: boolean;
+  /** Ready replicas of the pool, or some on their way. */
+  readonly hasCapacity: boolean;
+  readonly paused: boolean;
+  readonly breakerOpen: boolean;
+  readonly excluded: boolean;
+}
+
+export interface RegionModel {
+  readonly name: string;
+  /** `unknown` satisfies no demand for one. */
+  readonly revision: string;
+}
+
+export interface RegionDemand {
+  /** Null: the tenant may be served everywhere. */
+  readonly residency: Residency | null;
+  readonly model: string;
+  readonly revision: string | null;
+  readonly tier: string | null;
+  readonly certifications: readonly string[];
+}
+
+export interface FilteredRegions {
+  /** In the order given, but for fallbacks, of which there is one at most. */
+  readonly eligible: readonly RegionId[];
+  readonly removed: ReadonlyMap<RegionId, RegionFilterReason>;
+}
+
+export function filterRegions(views: readonly RegionView[], demand: RegionDemand): FilteredRegions {
+  const removed = new Map<RegionId, RegionFilterReason>();
+  const left: RegionView[] = [];
+  for (const view of views) {
+    const reason = removalOf(view, demand);
+    if (reason === null) left.push(view);
+    else removed.set(view.region, reason);
+  }
+  const eligible = firstGroup(left, demand.residency);
+  for (const { region } of left) {
+    if (!eligible.includes(region)) removed.set(region, 'standby');
+  }
+  return { eligible, removed };
+}
+
+/** Whether a tenant's list names the region at all, for what is not a request: reports, hints, cache entries. */
+export function mayReside(region: RegionId, residency: Residency | null): boolean {
+  if (residency === null) return true;
+  return residency.allow.includes(region) || residency.fallback.includes(region);
+}
+
+function removalOf(view: RegionView, demand: RegionDemand): RegionFilterReason | null {
+  if (!mayReside(view.region, demand.residency)) return 'residency';
+  if (view.rollout === 'off') return 'rollout';
+  const certified = demand.certifications.every((each) => view.certifications.includes(each));
+  if (!certified) return 'certification';
+  if (demand.tier !== null && !view.tiers.includes(demand.tier)) return 'tier';
+  if (view.excluded) return 'excluded';
+  if (!view.seen || view.models === null) return 'unseen';
+  const served = view.models.filter(({ name }) => name === demand.model);
+  if (served.length === 0) return 'model';
+  const { revision } = demand;
+  if (revision !== null && !served.some((each) => each.revision === revision)) return 'revision';
+  if (!view.hasCapacity) return 'no_capacity';
+  if (view.breakerOpen) return 'breaker';
+  return view.paused ? 'paused' : null;
+}
+
+function firstGroup(left: readonly RegionView[], residency: Residency | null): RegionId[] {
+  const allowed = left.filter(({ region }) => residency?.allow.includes(region) ?? true);
+  const groups = [
+    allowed.filter(({ rollout }) => rollout === 'active'),
+    allowed.filter(({ rollout }) => rollout === 'failover'),
+    ...(residency?.fallback ?? []).map((name) => left.filter(({ region }) => region === name)),
+  ];
+  return (groups.find((group) => group.length > 0) ?? []).map(({ region }) => region);
+}

@@ -1,0 +1,183 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { CREDIT_DEFAULTS, CreditGiver, CreditPurse } from './spill-credit.ts';
+
+const ASK = { wantsMs: 10_000, requestMs: 500, spentMs: 0 };
+
+function grants(giver: CreditGiver<string>, headroomMs: number | null, nowMs = 0, routers = 1) {
+  const given = giver.grant({ headroomMs, routers }, CREDIT_DEFAULTS, nowMs);
+  return given.map(([link, { prefillMs }]) => [link, prefillMs]);
+}
+
+describe('a region gives', () => {
+  test('its headroom, shared by what senders ask for, and no more than that', () => {
+    const giver = new CreditGiver<string>();
+    giver.demand('a', { ...ASK, wantsMs: 3_000 }, 0);
+    giver.demand('b', { ...ASK, wantsMs: 1_000 }, 0);
+    expect(grants(giver, 2_000)).toEqual([
+      ['a', 1_500],
+      ['b', 500],
+    ]);
+    expect(grants(giver, 2_000, 100)).toEqual([]);
+    expect(grants(giver, 9_000, 200)).toEqual([
+      ['a', 3_000],
+      ['b', 1_000],
+    ]);
+  });
+
+  test('nothing where it does not know its own load, has no room, or is not asked', () => {
+    const giver = new CreditGiver<string>();
+    expect(grants(giver, 9_000)).toEqual([]);
+    giver.demand('a', ASK, 0);
+    expect(grants(giver, null)).toEqual([]);
+    expect(grants(giver, -300)).toEqual([]);
+  });
+
+  test('each of its routers its part', () => {
+    const giver = new CreditGiver<string>();
+    giver.demand('a', ASK, 0);
+    expect(grants(giver, 8_000, 0, 4)).toEqual([['a', 2_000]]);
+  });
+
+  test('again what was spent or has lapsed, and not before', () => {
+    const giver = new CreditGiver<string>();
+    giver.demand('a', ASK, 0);
+    expect(grants(giver, 2_000)).toEqual([['a', 2_000]]);
+    giver.demand('a', { ...ASK, spentMs: 800 }, 1_000);
+    giver.demand('a', { ...ASK, spentMs: 800 }, 1_100);
+    expect(giver.outstandingMs(1_200)).toBe(1_200);
+    expect(grants(giver, 2_000, 1_200)).toEqual([['a', 800]]);
+    // Lives 5 s, and may be on the way for 5 s more.
+    expect(giver.outstandingMs(9_999)).toBe(2_000);
+    expect(giver.outstandingMs(10_000)).toBe(800);
+    expect(giver.outstandingMs(11_200)).toBe(0);
+  });
+
+  test('counts the grants of a closed link until they lapse, and then forgets it', () => {
+    const giver = new CreditGiver<string>();
+    giver.demand('a', ASK, 0);
+    grants(giver, 2_000);
+    giver.closed('a');
+    giver.demand('a2', ASK, 10);
+    expect(grants(giver, 2_000, 10)).toEqual([]);
+    expect(grants(giver, 2_000, 10_000)).toEqual([['a2', 2_000]]);
+  });
+
+  test('whole requests in turn where it has not one for each', () => {
+    const giver = new CreditGiver<string>();
+    for (const link of ['a', 'b', 'c']) giver.demand(link, ASK, 0);
+    expect(grants(giver, 1_200)).toEqual([
+      ['a', 500],
+      ['b', 500],
+    ]);
+    expect(grants(giver, 1_600, 100)).toEqual([['c', 500]]);
+  });
+
+  test('less than one request when it has saved it up over the life of a grant', () => {
+    const giver = new CreditGiver<string>();
+    giver.demand('a', ASK, 0);
+    const given: unknown[] = [];
+    for (let now = 0; now < 20_000; now += 500) given.push(...grants(giver, 400, now, 4));
+    // 100 ms in 5 s: 500 ms, the first request, after 25 s.
+    expect(given).toEqual([]);
+    for (let now = 20_000; now <= 25_500; now += 500) given.push(...grants(giver, 400, now, 4));
+    expect(given).toEqual([['a', 500]]);
+  });
+});
+
+describe('a sender', () => {
+  test('spends what it was given, and one request more at most', () => {
+    const purse = new CreditPurse<string>();
+    expect(purse.spend(10, 0)).toBe(false);
+    purse.granted('r', { prefillMs: 1_000, lifeMs: 5_000 }, 0);
+    expect([purse.spend(600, 0), purse.spend(600, 0), purse.spend(1, 0)]).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    expect(purse.balanceMs(0)).toBe(-200);
+    expect(purse.spentMs('r')).toBe(1_200);
+    purse.granted('r', { prefillMs: 500, lifeMs: 5_000 }, 10);
+    expect(purse.balanceMs(10)).toBe(300);
+  });
+
+  test('spends nothing whose life is over, or whose giver cannot be told', () => {
+    const purse = new CreditPurse<string>();
+    purse.granted('r', { prefillMs: 1_000, lifeMs: 5_000 }, 0);
+    expect(purse.spend(100, 5_000)).toBe(false);
+    purse.granted('r', { prefillMs: 1_000, lifeMs: 5_000 }, 6_000);
+    purse.closed('r');
+    expect(purse.spend(100, 6_001)).toBe(false);
+  });
+
+  test('spends first what lapses first', () => {
+    const purse = new CreditPurse<string>();
+    purse.granted('late', { prefillMs: 500, lifeMs: 5_000 }, 0);
+    purse.granted('soon', { prefillMs: 500, lifeMs: 1_000 }, 0);
+    purse.spend(600, 0);
+    expect([purse.spentMs('soon'), purse.spentMs('late')]).toEqual([500, 100]);
+  });
+});
+
+describe('any number of senders and routers, with messages that take up to 4 s', () => {
+  const move = fc.record({
+    gapMs: fc.integer({ min: 0, max: 1_500 }),
+    sender: fc.nat(3),
+    sends: fc.array(fc.integer({ min: 1, max: 900 }), { maxLength: 6 }),
+    headroomMs: fc.option(fc.integer({ min: -500, max: 6_000 }), { nil: null }),
+    delayMs: fc.integer({ min: 0, max: 4_000 }),
+    cut: fc.boolean(),
+  });
+
+  test('never have more under way than headroom and one request a sender', () => {
+    fc.assert(
+      fc.property(fc.array(move, { maxLength: 120 }), (moves) => {
+        const giver = new CreditGiver<string>();
+        const purses = [0, 1, 2, 3].map(() => new CreditPurse<string>());
+        const lives = [0, 0, 0, 0];
+        const mail: { atMs: number; sender: number; link: string; read: () => void }[] = [];
+        let now = 0;
+        let most = 0;
+        let granted = 0;
+        let spent = 0;
+        for (const each of moves) {
+          now += each.gapMs;
+          // Messages of one link keep their order, so a late one holds up those behind it.
+          const due = mail.filter(({ atMs }) => atMs <= now);
+          for (const { link, sender, read } of due) {
+            if (link === `${sender}.${lives[sender]}`) read();
+          }
+          mail.splice(0, mail.length, ...mail.filter(({ atMs }) => atMs > now));
+          const { sender } = each;
+          const purse = purses[sender] as CreditPurse<string>;
+          const link = `${sender}.${lives[sender]}`;
+          for (const prefillMs of each.sends) if (purse.spend(prefillMs, now)) spent += prefillMs;
+          const spentMs = purse.spentMs(link);
+          const last = Math.max(
+            now + each.delayMs,
+            ...mail.filter((m) => m.link === link).map((m) => m.atMs),
+          );
+          const demand = { wantsMs: 2_000, requestMs: 300, spentMs };
+          mail.push({ atMs: last, sender, link, read: () => giver.demand(link, demand, last) });
+          const headroomMs = each.headroomMs ?? 0;
+          const before = giver.outstandingMs(now);
+          for (const [to, grant] of giver.grant({ headroomMs, routers: 1 }, CREDIT_DEFAULTS, now)) {
+            granted += grant.prefillMs;
+            const owner = Number(to.split('.')[0]);
+            const read = (): void => purses[owner]?.granted(to, grant, now + each.delayMs);
+            mail.push({ atMs: now + each.delayMs, sender: owner, link: to, read });
+          }
+          const after = giver.outstandingMs(now);
+          most = Math.max(most, after - Math.max(headroomMs, before));
+          if (each.cut) {
+            giver.closed(link);
+            purse.closed(link);
+            lives[sender] = (lives[sender] ?? 0) + 1;
+          }
+          expect(most).toBeLessThanOrEqual(1e-6);
+          expect(spent).toBeLessThanOrEqual(granted + 4 * 900);
+        }
+      }),
+    );
+  });
+});

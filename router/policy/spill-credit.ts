@@ -1,0 +1,257 @@
+// What a region lets others send it: credit in prefill ms, given by each of its routers and spent by global routers.
+//
+//   headroom    ready replicas · (spillStartMs − own estimate): what may be added before the region is itself hot
+//   free        headroom / routers − what is granted and neither spent nor lapsed, shared by what senders ask for
+//   small       where it is not a request for each, whole requests are given in turn; less than one request is saved
+//               over the life of a grant first
+//   overdraw    a sender with any credit left may send one request more than it has; what it owes lessens what the next
+//               grant is worth
+//
+// So all that is under way to a region exceeds its headroom by one request a sender at most, however many senders there
+// are and however old their reports. An account is one link's: what is spent is told as its sum since the link began, so
+// that a message which comes twice changes nothing. Life is told as a duration; the giver counts a grant for as much
+// longer as messages may take, and so do those of a link that has closed.
+
+export interface CreditSettings {
+  /** A grant that is not spent lapses after so long, ms. */
+  readonly creditLifeMs: number;
+  /** How long after its life a spend may still be on the way to the giver, ms. */
+  readonly creditGraceMs: number;
+}
+
+export const CREDIT_DEFAULTS: CreditSettings = { creditLifeMs: 5_000, creditGraceMs: 5_000 };
+
+/** Links of which a giver keeps account. */
+export const ACCOUNTS_MAX = 1_024;
+/** Grants of one account that are open. */
+const OPEN_MAX = 256;
+
+export interface Grant {
+  readonly prefillMs: number;
+  readonly lifeMs: number;
+}
+
+export interface Demand {
+  /** Prefill that it would send here until it reports again, ms. */
+  readonly wantsMs: number;
+  /** Prefill of one of its requests, ms; more than 0. */
+  readonly requestMs: number;
+  /** All that it has spent of this account since the link began, ms. */
+  readonly spentMs: number;
+}
+
+interface Slice {
+  leftMs: number;
+  readonly untilMs: number;
+}
+
+interface Account {
+  wantsMs: number;
+  requestMs: number;
+  spentMs: number;
+  owedMs: number;
+  closed: boolean;
+  readonly open: Slice[];
+}
+
+type Given<LinkId> = readonly [LinkId, Grant];
+
+/** The giving side: one a (router of a region, pool). */
+export class CreditGiver<LinkId extends string> {
+  readonly #accounts = new Map<LinkId, Account>();
+  #turn = 0;
+  #savedMs = 0;
+  #steppedMs: number | null = null;
+
+  /** False where there are too many to keep account of: it gets nothing. */
+  demand(link: LinkId, demand: Demand, nowMs: number): boolean {
+    const account = this.#accounts.get(link) ?? this.#open(link);
+    if (account === null) return false;
+    lapse(account.open, nowMs);
+    account.wantsMs = Math.max(0, demand.wantsMs);
+    account.requestMs = demand.requestMs;
+    const spentMs = Math.max(0, demand.spentMs - account.spentMs);
+    account.spentMs += spentMs;
+    account.owedMs += take(account.open, spentMs);
+    return true;
+  }
+
+  /** The link is closed: what it has may still be on the way. */
+  closed(link: LinkId): void {
+    const account = this.#accounts.get(link);
+    if (account === undefined) return;
+    account.closed = true;
+    account.wantsMs = 0;
+  }
+
+  /** Granted and neither spent nor lapsed, ms. */
+  outstandingMs(nowMs: number): number {
+    let sum = 0;
+    for (const [link, { open, closed }] of this.#accounts) {
+      lapse(open, nowMs);
+      sum += left(open);
+      if (closed && open.length === 0) this.#accounts.delete(link);
+    }
+    return sum;
+  }
+
+  /** New grants. `headroomMs`: the region's, as this router sees it; null: unknown, and nothing is given. */
+  grant(
+    sight: { readonly headroomMs: number | null; readonly routers: number },
+    settings: CreditSettings,
+    nowMs: number,
+  ): readonly Given<LinkId>[] {
+    const sinceMs = Math.max(0, nowMs - (this.#steppedMs ?? nowMs));
+    this.#steppedMs = nowMs;
+    const outstanding = this.outstandingMs(nowMs);
+    if (sight.headroomMs === null) return [];
+    const share = Math.max(0, sight.headroomMs) / Math.max(1, sight.routers);
+    const freeMs = Math.max(0, share - outstanding);
+    const asking = [...this.#accounts].filter(([, { wantsMs }]) => wantsMs > 0);
+    const largest = Math.max(0, ...asking.map(([, { requestMs }]) => requestMs));
+    const by = { settings, nowMs };
+    if (freeMs >= largest * asking.length) return this.#split(asking, freeMs, by);
+    this.#savedMs = Math.min(largest, this.#savedMs + (freeMs * sinceMs) / settings.creditLifeMs);
+    const whole = freeMs >= largest ? freeMs : this.#savedMs >= largest ? largest : 0;
+    if (whole > 0) this.#savedMs = 0;
+    return this.#inTurn(asking, whole, by);
+  }
+
+  #split(asking: readonly [LinkId, Account][], freeMs: number, by: GivenBy): Given<LinkId>[] {
+    this.#savedMs = 0;
+    const wants = asking.reduce((sum, [, { wantsMs }]) => sum + wantsMs, 0);
+    const ratio = Math.min(1, freeMs / wants);
+    return asking.flatMap((one) => this.#give(one, one[1].wantsMs * ratio, by));
+  }
+
+  #inTurn(asking: readonly [LinkId, Account][], giveMs: number, by: GivenBy): Given<LinkId>[] {
+    const given: Given<LinkId>[] = [];
+    let leftMs = giveMs;
+    for (let k = 0; k < asking.length; k += 1) {
+      const next = asking[this.#turn % asking.length] as [LinkId, Account];
+      if (next[1].requestMs > leftMs) break;
+      this.#turn += 1;
+      leftMs -= next[1].requestMs;
+      given.push(...this.#give(next, next[1].requestMs, by));
+    }
+    return given;
+  }
+
+  #give([link, account]: [LinkId, Account], prefillMs: number, by: GivenBy): Given<LinkId>[] {
+    if (!(prefillMs > 0) || account.open.length >= OPEN_MAX) return [];
+    const paidMs = Math.min(account.owedMs, prefillMs);
+    account.owedMs -= paidMs;
+    const { creditLifeMs: lifeMs, creditGraceMs } = by.settings;
+    account.open.push({ leftMs: prefillMs - paidMs, untilMs: by.nowMs + lifeMs + creditGraceMs });
+    return [[link, { prefillMs, lifeMs }]];
+  }
+
+  #open(link: LinkId): Account | null {
+    if (this.#accounts.size >= ACCOUNTS_MAX) return null;
+    const account = { wantsMs: 0, requestMs: 0, spentMs: 0, owedMs: 0, closed: false, open: [] };
+    this.#accounts.set(link, account);
+    return account;
+  }
+}
+
+interface GivenBy {
+  readonly settings: CreditSettings;
+  readonly nowMs: number;
+}
+
+interface Giver {
+  spentMs: number;
+  readonly open: Slice[];
+}
+
+/** The spending side: one a (global router, region, pool), over the links to all routers of the region. */
+export class CreditPurse<LinkId extends string> {
+  readonly #givers = new Map<LinkId, Giver>();
+  #owedMs = 0;
+
+  granted(link: LinkId, grant: Grant, nowMs: number): void {
+    const giver = this.#giver(link);
+    if (giver.open.length >= OPEN_MAX || !(grant.prefillMs > 0)) return;
+    const paidMs = Math.min(this.#owedMs, grant.prefillMs);
+    this.#owedMs -= paidMs;
+    const leftMs = grant.prefillMs - paidMs;
+    if (leftMs > 0) giver.open.push({ leftMs, untilMs: nowMs + grant.lifeMs });
+  }
+
+  /** The link is closed: its grants are not spent, since that could not be told. */
+  closed(link: LinkId): void {
+    this.#givers.delete(link);
+  }
+
+  /** What may be spent, ms; below 0: what is owed. */
+  balanceMs(nowMs: number): number {
+    let sum = -this.#owedMs;
+    for (const { open } of this.#givers.values()) {
+      lapse(open, nowMs);
+      sum += left(open);
+    }
+    return sum;
+  }
+
+  /** Sends one request on credit; false, and nothing spent, where there is none. */
+  spend(prefillMs: number, nowMs: number): boolean {
+    if (this.balanceMs(nowMs) <= 0) return false;
+    let leftMs = prefillMs;
+    let last: Giver | null = null;
+    for (const giver of this.#bySoonest()) {
+      if (leftMs <= 0) break;
+      const rest = take(giver.open, leftMs);
+      giver.spentMs += leftMs - rest;
+      if (rest < leftMs) last = giver;
+      leftMs = rest;
+    }
+    if (leftMs > 0 && last !== null) {
+      last.spentMs += leftMs;
+      this.#owedMs += leftMs;
+    }
+    return true;
+  }
+
+  /** All that was spent of a link's grants since it began, ms: what it is told. */
+  spentMs(link: LinkId): number {
+    return this.#givers.get(link)?.spentMs ?? 0;
+  }
+
+  /** Givers with credit left, the one whose grant lapses first before others. */
+  #bySoonest(): Giver[] {
+    const first = ({ open }: Giver): number => open[0]?.untilMs ?? Number.POSITIVE_INFINITY;
+    return [...this.#givers.values()]
+      .filter(({ open }) => open.length > 0)
+      .toSorted((a, b) => first(a) - first(b));
+  }
+
+  #giver(link: LinkId): Giver {
+    const giver = this.#givers.get(link) ?? { spentMs: 0, open: [] };
+    this.#givers.set(link, giver);
+    return giver;
+  }
+}
+
+/** Oldest first; what is past its life goes. */
+function lapse(open: Slice[], nowMs: number): void {
+  const kept = open.findIndex(({ untilMs, leftMs }) => untilMs > nowMs && leftMs > 0);
+  if (kept === -1) open.length = 0;
+  else if (kept > 0) open.splice(0, kept);
+}
+
+/** Takes from the oldest on; returns what was not there. */
+function take(open: Slice[], amountMs: number): number {
+  let rest = amountMs;
+  for (const slice of open) {
+    const taken = Math.min(rest, slice.leftMs);
+    slice.leftMs -= taken;
+    rest -= taken;
+    if (rest <= 0) break;
+  }
+  while ((open[0]?.leftMs ?? 1) <= 0) open.shift();
+  return rest;
+}
+
+function left(open: readonly Slice[]): number {
+  return open.reduce((sum, { leftMs }) => sum + leftMs, 0);
+}

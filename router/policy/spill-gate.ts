@@ -1,0 +1,144 @@
+// How much of a hot region's new conversations may go abroad: one gate a (region, pool).
+//
+//   queue ≥ start   the share grows by `ramp` an interval, while receivers have credit, up to the ceiling
+//   queue ≤ stop    it shrinks by `ramp` an interval, to 0
+//   between         it stays
+//   unknown         it stays for `blindMs`, then shrinks: what is not seen is not hot
+//
+// It moves evenly with time, not in steps: many routers that read one report do not step together. It turns round only
+// when it has not moved the other way for `dwellMs`. Each new conversation adds the share to an account, and one goes
+// abroad when the account has reached 1: of n in a row at most share · n + 1 do. A second account holds prefill tokens a
+// second; one that overdraws it waits until it is paid back.
+
+export interface SpillSettings {
+  /** Estimated queue from which the share grows, ms. */
+  readonly spillStartMs: number;
+  /** Estimated queue below which it shrinks, ms. */
+  readonly spillStopMs: number;
+  /** Share of new conversations by which it moves in one interval. */
+  readonly spillRampRatio: number;
+  readonly spillIntervalMs: number;
+  /** Least time between moving up and moving down, ms. */
+  readonly spillDwellMs: number;
+  /** Share of new conversations that go abroad at most. */
+  readonly spillCeilingRatio: number;
+  /** Uncached prompt tokens a second that go abroad at most; null: no cap but the credit. */
+  readonly spillTokensPerS: number | null;
+  /** The last estimate is believed for so long, ms. */
+  readonly spillBlindMs: number;
+}
+
+export const SPILL_DEFAULTS: SpillSettings = {
+  spillStartMs: 400,
+  spillStopMs: 150,
+  spillRampRatio: 0.1,
+  spillIntervalMs: 60_000,
+  spillDwellMs: 30_000,
+  spillCeilingRatio: 0.5,
+  spillTokensPerS: null,
+  spillBlindMs: 10_000,
+};
+
+/** What the cap may be behind or ahead by, ms of its rate. */
+const CAP_BURST_MS = 1_000;
+
+export type SpillDirection = 'up' | 'still' | 'down';
+
+export interface SpillSight {
+  /** Of the region itself, as estimated; null: unknown. */
+  readonly queueMs: number | null;
+  /** Some receiver has credit left, or gives more. */
+  readonly roomAbroad: boolean;
+}
+
+export class SpillGate {
+  #share = 0;
+  #steppedMs: number | null = null;
+  #seenMs: number | null = null;
+  #direction: SpillDirection = 'still';
+  /** The last way it moved, and when it last did. */
+  #moved: { readonly way: 'up' | 'down'; readonly atMs: number } | null = null;
+  #turns = 0;
+  #account = 0;
+  #tokens: number | null = null;
+  #tokensAtMs = 0;
+
+  /** Of new conversations, 0 to the ceiling. */
+  get share(): number {
+    return this.#share;
+  }
+
+  get direction(): SpillDirection {
+    return this.#direction;
+  }
+
+  /** How often it has turned round so far. */
+  get turns(): number {
+    return this.#turns;
+  }
+
+  /** Moves the share by what is seen and the time since the last step. */
+  step(sight: SpillSight, settings: SpillSettings, nowMs: number): void {
+    const sinceMs = this.#steppedMs === null ? 0 : Math.max(0, nowMs - this.#steppedMs);
+    this.#steppedMs = nowMs;
+    if (sight.queueMs !== null) this.#seenMs = nowMs;
+    const wanted = this.#wanted(sight, settings, nowMs);
+    this.#direction = this.#allowed(wanted, settings, nowMs);
+    if (this.#direction !== 'still') {
+      const by = (settings.spillRampRatio * sinceMs) / settings.spillIntervalMs;
+      this.#move(this.#direction, by, nowMs);
+    }
+    this.#share = Math.min(this.#share, settings.spillCeilingRatio);
+  }
+
+  /**
+   * Whether this new conversation may go abroad. Counts it either way; a conversation that may and stays all the same
+   * has used its turn.
+   */
+  admits(uncachedTokens: number, settings: SpillSettings, nowMs: number): boolean {
+    if (this.#share <= 0) {
+      this.#account = 0;
+      return false;
+    }
+    this.#account += this.#share;
+    if (this.#account < 1) return false;
+    const pays = this.#pays(uncachedTokens, settings, nowMs);
+    this.#account = pays ? this.#account - 1 : 1;
+    return pays;
+  }
+
+  #wanted(sight: SpillSight, settings: SpillSettings, nowMs: number): SpillDirection {
+    if (sight.queueMs === null) {
+      const blindMs = this.#seenMs === null ? Number.POSITIVE_INFINITY : nowMs - this.#seenMs;
+      return blindMs < settings.spillBlindMs ? 'still' : 'down';
+    }
+    if (sight.queueMs <= settings.spillStopMs) return 'down';
+    return sight.queueMs >= settings.spillStartMs && sight.roomAbroad ? 'up' : 'still';
+  }
+
+  #allowed(wanted: SpillDirection, settings: SpillSettings, nowMs: number): SpillDirection {
+    if (wanted === 'still') return wanted;
+    if (wanted === 'down' && this.#share <= 0) return 'still';
+    if (wanted === 'up' && this.#share >= settings.spillCeilingRatio) return 'still';
+    const moved = this.#moved;
+    if (moved === null || moved.way === wanted) return wanted;
+    return nowMs - moved.atMs < settings.spillDwellMs ? 'still' : wanted;
+  }
+
+  #move(way: 'up' | 'down', by: number, nowMs: number): void {
+    if (this.#moved !== null && this.#moved.way !== way) this.#turns += 1;
+    this.#moved = { way, atMs: nowMs };
+    this.#share = Math.max(0, this.#share + (way === 'up' ? by : -by));
+  }
+
+  #pays(tokens: number, settings: SpillSettings, nowMs: number): boolean {
+    const perMs = settings.spillTokensPerS === null ? null : settings.spillTokensPerS / 1_000;
+    if (perMs === null) return true;
+    const most = perMs * CAP_BURST_MS;
+    const earned = perMs * Math.max(0, nowMs - this.#tokensAtMs);
+    const level = Math.min(most, (this.#tokens ?? most) + earned);
+    this.#tokensAtMs = nowMs;
+    this.#tokens = level > 0 ? level - tokens : level;
+    return level > 0;
+  }
+}
