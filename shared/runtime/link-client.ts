@@ -11,6 +11,7 @@
 // The owner sends the hello at `onUp`. Exactly one `onDown` for each `onUp`, never from inside a call of the owner's.
 // A change of an endpoint's state is logged once, not every attempt.
 
+import type { Writable } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { LinkId, RouterId } from '../model/ids.ts';
 import { decodeRouterMessage, encodeAgentMessage } from '../protocol/codec.ts';
@@ -244,7 +245,7 @@ class Dialler implements LinkClient {
   }
 
   #dial(dialled: Dialled): void {
-    const { secret, runtime } = this.#options;
+    const { secret } = this.#options;
     dialled.cancelRetry = null;
     if (this.#closing || this.#isElsewhere(dialled)) return;
     this.#counts.attempts += 1;
@@ -253,16 +254,17 @@ class Dialler implements LinkClient {
       secret,
       trust: this.#options.trust ?? null,
       maxFrameBytes: this.#limits.maxFrameBytes,
-      onOpen: (socket) => this.#open(dialled, socket, runtime),
+      onOpen: (socket, stream) => this.#open(dialled, { socket, stream }),
       onFail: (reason, detail) => this.#retry(dialled, reason, detail),
     });
   }
 
-  #open(dialled: Dialled, socket: WebSocket, runtime: RoleRuntime): void {
+  #open(dialled: Dialled, connection: { socket: WebSocket; stream: Writable }): void {
+    const { runtime } = this.#options;
     this.#opened += 1;
     const link = `out-${this.#opened}` as LinkId;
     const linkSocket = new LinkSocket({
-      socket,
+      ...connection,
       clock: runtime.clock,
       timers: runtime.timers,
       limits: this.#limits,

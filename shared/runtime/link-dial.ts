@@ -1,6 +1,7 @@
 // One attempt to reach a router at one address, and how long to wait before the next.
 
 import type { LookupFunction } from 'node:net';
+import type { Writable } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { Random } from '../lib/random.ts';
 import type { PeerTrust } from './http-pool.ts';
@@ -32,7 +33,7 @@ export interface DialOptions {
   /** For `wss` routers; null: the system's CAs, and no certificate of our own. */
   readonly trust: PeerTrust | null;
   readonly maxFrameBytes: number;
-  readonly onOpen: (socket: WebSocket) => void;
+  readonly onOpen: (socket: WebSocket, stream: Writable) => void;
   /** The connection ended before it was open. `detail`: a line for the operator, where there is more to say. */
   readonly onFail: (reason: string, detail: string | null) => void;
 }
@@ -75,9 +76,11 @@ export function dialEndpoint(options: DialOptions): WebSocket {
   socket.once('close', () => {
     if (!opened) options.onFail(failure ?? 'unreachable', detail);
   });
-  socket.once('open', () => {
-    opened = true;
-    options.onOpen(socket);
+  socket.once('upgrade', ({ socket: stream }) => {
+    socket.once('open', () => {
+      opened = true;
+      options.onOpen(socket, stream);
+    });
   });
   return socket;
 }

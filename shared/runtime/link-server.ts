@@ -247,7 +247,7 @@ class Links implements LinkServer {
     this.#upgrader.handleUpgrade(request, stream, head, (socket) => {
       const certified = this.#clientAuth() !== 'none' && certificate.kind === 'valid';
       const reachedAt = this.#reachedAt(request.headers.host);
-      this.#greet(socket, { grant, remoteAddress, certified, reachedAt });
+      this.#greet({ socket, stream }, { grant, remoteAddress, certified, reachedAt });
     });
   }
 
@@ -293,7 +293,7 @@ class Links implements LinkServer {
   }
 
   #greet(
-    socket: WebSocket,
+    { socket, stream }: { readonly socket: WebSocket; readonly stream: Duplex },
     who: Pick<Peer, 'grant' | 'remoteAddress' | 'certified' | 'reachedAt'>,
   ): void {
     const { clock, timers, helloTimeoutMs } = this.#options;
@@ -301,6 +301,7 @@ class Links implements LinkServer {
     const link = `in-${this.#opened}` as LinkId;
     const linkSocket = new LinkSocket({
       socket,
+      stream,
       clock,
       timers,
       limits: this.#limits,

@@ -1,7 +1,8 @@
 // One WebSocket of a link, whichever side opened it: bounded in every direction and never silently dead.
 //
 //   liveness   a ping every `pingIntervalMs`; nothing received for `silentMs` ends it as `silent`
-//   sending    more than `maxBufferedBytes` unsent ends it as `flooded`: a slow peer costs no unbounded memory
+//   sending    more than `maxBufferedBytes` unsent ends it as `flooded`: a slow peer costs no unbounded memory. What is
+//              sent in one turn of the event loop leaves in one write
 //   receiving  token buckets for messages (pings and pongs among them) and bytes; past them it ends as `flooded`, and
 //              nothing more is read from it
 //   framing    what is no WebSocket, text, or many fragments ends it as `bad_frame`
@@ -10,6 +11,7 @@
 //
 // It ends exactly once: `onEnd` comes after the call that ended it has returned, and no frame comes after the end.
 
+import type { Writable } from 'node:stream';
 import { WebSocket, type RawData } from 'ws';
 import { MAX_FRAME_BYTES } from '../protocol/limits.ts';
 import { CLOSE_CODES, type CloseReason } from '../protocol/messages.ts';
@@ -49,6 +51,8 @@ export interface LinkFault {
 
 export interface LinkSocketOptions {
   readonly socket: WebSocket;
+  /** The connection below it. */
+  readonly stream: Writable;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly limits: LinkLimits;
@@ -58,6 +62,7 @@ export interface LinkSocketOptions {
 }
 
 const BURST_S = 4;
+const BINARY = { binary: true } as const;
 /** ms that a peer may take to answer a close before its socket is destroyed. */
 const CLOSE_WAIT_MS = 1_000;
 const CODE_MESSAGE_TOO_BIG = 1009;
@@ -74,6 +79,8 @@ const NAME_OF_CODE = new Map<number, CloseReason>(
 export class LinkSocket {
   readonly #options: LinkSocketOptions;
   #ended = false;
+  /** Frames of this turn wait for its end. */
+  #corked = false;
   #heardMs: number;
   #pausedFrames: Uint8Array[] | null = null;
   #refilledMs: number;
@@ -109,7 +116,8 @@ export class LinkSocket {
       this.#flooded('it does not read');
       return false;
     }
-    socket.send(frame, { binary: true });
+    if (!this.#corked) this.#cork();
+    socket.send(frame, BINARY);
     return true;
   }
 
@@ -145,11 +153,24 @@ export class LinkSocket {
   close(reason: CloseReason): void {
     if (this.#ended) return;
     const { socket, timers } = this.#options;
+    this.#uncork();
     socket.resume();
     socket.close(CLOSE_CODES[reason], reason);
     const cancel = timers.after(CLOSE_WAIT_MS, () => socket.terminate());
     socket.once('close', cancel);
     this.#finish(reason);
+  }
+
+  #cork(): void {
+    this.#corked = true;
+    this.#options.stream.cork();
+    setImmediate(() => this.#uncork());
+  }
+
+  #uncork(): void {
+    if (!this.#corked) return;
+    this.#corked = false;
+    this.#options.stream.uncork();
   }
 
   #receive(data: RawData, binary: boolean): void {
@@ -204,6 +225,7 @@ export class LinkSocket {
   /** A close frame behind a full buffer would never arrive: the socket is destroyed. */
   #destroy(reason: LinkEnd): void {
     const { socket } = this.#options;
+    this.#uncork();
     if (reason in CLOSE_CODES && socket.bufferedAmount === 0) {
       this.close(reason as CloseReason);
       return;
