@@ -1,125 +1,223 @@
-// What no ratio tells: memory of idle streams, what megabyte bodies do to everybody else's chunks, and memory over very
-// many distinct prompts.
+// What no ratio tells: memory of idle streams, what megabyte bodies do to everybody else's chunks, writes to clients, and
+// memory over very many distinct prompts.
 
-import { existsSync, readFileSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { delay, waitFor } from '../../test/engines/wait.ts';
-import { FORWARD, NGINX, spillway, SPILLWAY_ARM, type ArmPlace, type RunningArm } from './arms.ts';
-import { BODIES_1M, IDLE_1000, PROMPTS_100K, STREAMS_64 } from './cells.ts';
-import { Load } from './load.ts';
-import { rssMiB } from './measure.ts';
+import type { Arm, ArmPlace, RunningArm } from './arms.ts';
+import { BODIES_1M, IDLE_1000, JSON_16, PROMPTS_100K, STREAMS_64, WARM_STREAMS } from './cells.ts';
+import { Load, type LoadShape } from './load.ts';
+import { measureBlock } from './measure.ts';
+import { probed, type Probe } from './probed.ts';
+import { rssMiB } from './process-cost.ts';
+import type { Row } from './report.ts';
+import { slopeOf, type Sample } from './slope.ts';
 
 export interface Extra {
   readonly lines: readonly string[];
-  readonly rows: readonly ({ readonly arm: string } & Record<string, string | number>)[];
-  readonly missed: readonly string[];
+  readonly rows: readonly Row[];
 }
 
+const BYTES_PER_MIB = 1_048_576;
 const KIB_PER_MIB = 1_024;
-const LOOP_AIM_MS = 10;
+const WHOLE = 'spillway';
 const PROMPTS = 20_000;
+const SAMPLES = 10;
 const INDEX_MIB = 32;
-const GROWTH_AIM_BYTES = 64;
+/** Writes of the backend in one stream: its chunks, and the end with the last event. */
+const UPSTREAM_CHUNKS = (STREAMS_64.chunks ?? 0) + 1;
+const LOOK_MS = 10_000;
 
-/** 1,000 streams that have said something and now wait. */
-export async function idleStreams(place: ArmPlace): Promise<Extra> {
-  const rows = [];
-  const lines = [];
-  for (const kind of [NGINX, FORWARD, SPILLWAY_ARM]) {
+/** 1,000 streams that have said something and now wait: resident memory before and while. */
+export async function idleStreams(place: ArmPlace, arms: readonly Arm[]): Promise<Extra> {
+  const rows: Row[] = [];
+  const lines: string[] = [];
+  for (const kind of arms) {
     const arm = await kind.start(place);
+    const idle = residentMiB(arm);
     const load = new Load(arm.url, IDLE_1000);
-    const before = rssMiB(arm);
     load.start();
     await delay(8_000);
-    const perStream = ((rssMiB(arm) - before) * KIB_PER_MIB) / IDLE_1000.concurrency;
+    const busy = residentMiB(arm);
+    const { open } = load;
     load.cut();
     await arm.stop();
+    const perStream = ((busy - idle) * KIB_PER_MIB) / IDLE_1000.concurrency;
     lines.push(
-      `${arm.name.padEnd(18)} ${before.toFixed(0)} MiB idle, ${perStream.toFixed(1)} KiB a stream`,
+      `${arm.name.padEnd(26)} ${idle.toFixed(0)} MiB idle, ${busy.toFixed(0)} MiB with them: ${perStream.toFixed(1)} KiB a stream`,
     );
-    rows.push({ arm: arm.name, rssMiB: before, rssKiBPerStream: perStream });
+    rows.push({
+      ...{ cell: 'idle-1000', arm: arm.name, rssMiB: busy, rssMiBIdle: idle },
+      ...{ rssKiBPerStream: perStream, streams: open, wrong: IDLE_1000.concurrency - open },
+    });
   }
-  return { lines, rows, missed: [] };
+  return { lines, rows };
 }
 
 /** 64 paced streams, then the same beside megabyte bodies: the router's own event-loop delay. */
 export async function largeBodies(place: ArmPlace): Promise<Extra> {
-  const path = join(place.folder, 'loop-delay.json');
-  const preload = join(import.meta.dirname, 'loop-delay.ts');
-  const env = { LOOP_DELAY_FILE: path, NODE_OPTIONS: `--import=${preload}` };
-  const arm = await spillway('spillway', place, [], env);
+  const { arm, look } = await probed(place);
+  await warm(arm, BODIES_1M);
   const streams = new Load(arm.url, STREAMS_64);
   streams.start();
-  await delay(5_000);
-  await loopDelay(arm, path);
-  await delay(5_000);
-  const quiet = await loopDelay(arm, path);
+  const quiet = await lookOver(look);
   const bodies = new Load(arm.url, BODIES_1M);
   bodies.start();
-  await delay(1_000);
-  await loopDelay(arm, path);
-  await delay(10_000);
-  const busy = await loopDelay(arm, path);
+  const busy = await lookOver(look, () => bodies.take());
   const seen = bodies.take();
   await Promise.all([streams.stop(), bodies.stop()]);
   await arm.stop();
-  const rate = seen.completed / 11;
+  const rate = (seen.completed * 1_000) / LOOK_MS;
+  const wrong = seen.wrong + streams.take().wrong;
   return {
     lines: [
-      `event loop, 64 streams: p99.9 ${quiet.p999.toFixed(1)} ms, max ${quiet.max.toFixed(1)} ms`,
-      `and ${rate.toFixed(1)} bodies of 1 MB a second: p99.9 ${busy.p999.toFixed(1)} ms, max ${busy.max.toFixed(1)} ms (aim ${LOOP_AIM_MS} ms)`,
+      `event loop, 64 streams: p99.9 ${quiet.loopMsP999.toFixed(1)} ms, max ${quiet.loopMsMax.toFixed(1)} ms`,
+      `and ${rate.toFixed(1)} bodies of 1 MB a second: p99.9 ${busy.loopMsP999.toFixed(1)} ms, max ${busy.loopMsMax.toFixed(1)} ms`,
     ],
     rows: [
-      { arm: 'spillway', loopDelayMsP999: busy.p999, loopDelayMsMax: busy.max, bodiesPerS: rate },
+      {
+        ...{ cell: 'bodies-1m', arm: WHOLE, loopDelayMsP999: busy.loopMsP999 },
+        ...{ loopDelayMsMax: busy.loopMsMax, loopDelayMsP999Before: quiet.loopMsP999 },
+        ...{ bodiesPerS: rate, wrong },
+      },
     ],
-    missed:
-      busy.p999 <= LOOP_AIM_MS ? [] : [`p99.9 of the event loop is ${busy.p999.toFixed(1)} ms`],
   };
 }
 
-/** Distinct prompts of 100 KB with a small index: what is remembered must not grow for ever. */
-export async function memoryOfPrompts(place: ArmPlace): Promise<Extra> {
-  const settings = ['--set', `router.routing.prefixIndexBytes=${INDEX_MIB}MiB`];
-  const arm = await spillway('spillway', place, settings);
-  const load = new Load(arm.url, PROMPTS_100K);
-  load.start();
-  let done = 0;
-  const until = async (count: number): Promise<number> => {
-    await waitFor({ what: `${count} prompts`, limitMs: 600_000, everyMs: 50 }, () => {
-      done += load.take().completed;
-      return done >= count ? true : null;
-    });
-    return rssMiB(arm);
-  };
-  const half = await until(PROMPTS / 2);
-  const whole = await until(PROMPTS);
-  await load.stop();
+/** How many writes to its clients' sockets the router makes of what the engines wrote. */
+export async function writesOfStreams(place: ArmPlace): Promise<Extra> {
+  const { arm, look } = await probed(place);
+  await warm(arm, STREAMS_64);
+  const streams = new Load(arm.url, STREAMS_64);
+  const { clientWrites: before } = await look();
+  streams.start();
+  await delay(LOOK_MS);
+  await streams.stop();
+  const { clientWrites } = await look();
+  const { completed, wrong } = streams.take();
   await arm.stop();
-  const bytes = ((whole - half) * KIB_PER_MIB * KIB_PER_MIB) / (PROMPTS / 2);
+  const perChunk = clientWrites / Math.max(1, completed * UPSTREAM_CHUNKS);
   return {
     lines: [
-      `${PROMPTS} distinct prompts of 100 KiB, index ${INDEX_MIB} MiB: ${half.toFixed(0)} → ${whole.toFixed(0)} MiB, ${bytes.toFixed(0)} B a request (aim < ${GROWTH_AIM_BYTES})`,
+      `${completed} streams of ${UPSTREAM_CHUNKS} writes of the engine each: ${clientWrites} writes to clients, ${perChunk.toFixed(3)} a chunk (${before} while it was warmed)`,
     ],
-    rows: [{ arm: 'spillway', rssMiB: whole, growthBytesPerRequest: bytes }],
-    missed: bytes < GROWTH_AIM_BYTES ? [] : [`memory grows by ${bytes.toFixed(0)} B a request`],
+    rows: [
+      {
+        ...{ cell: 'writes-64', arm: WHOLE, writesPerUpstreamChunk: perChunk },
+        ...{ writesPerRequest: clientWrites / Math.max(1, completed), requests: completed, wrong },
+      },
+    ],
   };
 }
 
-interface LoopDelay {
-  readonly p50: number;
-  readonly p999: number;
-  readonly max: number;
+/**
+ * Distinct prompts of 100 KB with a small index: what is remembered must not grow for ever. Memory is looked at with
+ * nothing open and after forced collections, at equal steps through the second half.
+ */
+export async function memoryOfPrompts(
+  place: ArmPlace,
+  arms: readonly Arm[],
+  say: (line: string) => void,
+): Promise<Extra> {
+  const flags = ['--set', `router.routing.prefixIndexBytes=${INDEX_MIB}MiB`];
+  const { arm, look } = await probed(place, { collect: true, flags });
+  const ours = await grown(arm, look);
+  const rows = [growthRow(WHOLE, ours)];
+  const lines = [growthLine(WHOLE, ours)];
+  for (const kind of arms) {
+    say(`  ${kind.name} …`);
+    const other = await kind.start(place);
+    const seen = await grown(other, async () => {
+      await delay(1_000);
+      return { rss: residentMiB(other) * BYTES_PER_MIB, liveBytes: Number.NaN };
+    });
+    rows.push(growthRow(kind.name, seen));
+    lines.push(growthLine(kind.name, seen));
+  }
+  return { lines, rows };
 }
 
-async function loopDelay(arm: RunningArm, path: string): Promise<LoopDelay> {
-  rmSync(path, { force: true });
-  arm.group?.signal('SIGUSR2');
-  return waitFor({ what: 'the event-loop delay', limitMs: 5_000, everyMs: 20 }, () => {
-    if (!existsSync(path)) return null;
-    try {
-      return JSON.parse(readFileSync(path, 'utf8')) as LoopDelay;
-    } catch {
-      return null;
-    }
+interface Grown {
+  /** Resident memory at the half, and at each step from there; bytes. */
+  readonly rss: readonly Sample[];
+  readonly live: readonly Sample[];
+  readonly wrong: number;
+}
+
+type MemoryLook = () => Promise<Pick<Probe, 'rss' | 'liveBytes'>>;
+
+async function grown(arm: RunningArm, look: MemoryLook): Promise<Grown> {
+  const rss: Sample[] = [];
+  const live: Sample[] = [];
+  let at = 0;
+  let wrong = 0;
+  for (let sample = 0; sample <= SAMPLES; sample += 1) {
+    const seen = await send(arm, sample === 0 ? PROMPTS / 2 : PROMPTS / 2 / SAMPLES);
+    at += seen.completed;
+    wrong += seen.wrong;
+    const memory = await look();
+    rss.push({ at, value: memory.rss });
+    live.push({ at, value: memory.liveBytes });
+  }
+  await arm.stop();
+  return { rss, live, wrong };
+}
+
+/** At least `count` prompts; returns when the last one's answer is there. */
+async function send(arm: RunningArm, count: number): Promise<{ completed: number; wrong: number }> {
+  const load = new Load(arm.url, PROMPTS_100K);
+  load.start();
+  let completed = 0;
+  let wrong = 0;
+  const take = (): void => {
+    const seen = load.take();
+    completed += seen.completed;
+    wrong += seen.wrong;
+  };
+  await waitFor({ what: `${count} prompts`, limitMs: 600_000, everyMs: 20 }, () => {
+    take();
+    return completed >= count ? true : null;
   });
+  await load.stop();
+  take();
+  return { completed, wrong };
+}
+
+function growthRow(arm: string, { rss, live, wrong }: Grown): Row {
+  const slope = slopeOf(rss);
+  const liveSlope = slopeOf(live)?.slope ?? Number.NaN;
+  return {
+    ...{ cell: 'memory-100k', arm, wrong, rssMiB: (rss.at(-1)?.value ?? 0) / BYTES_PER_MIB },
+    rssMiBHalf: (rss[0]?.value ?? 0) / BYTES_PER_MIB,
+    growthBytesPerRequest: slope?.slope ?? 0,
+    growthBytesPerRequestLow: slope?.low ?? 0,
+    growthBytesPerRequestHigh: slope?.high ?? 0,
+    ...(Number.isFinite(liveSlope) ? { liveGrowthBytesPerRequest: liveSlope } : {}),
+  };
+}
+
+function growthLine(arm: string, seen: Grown): string {
+  const row = growthRow(arm, seen);
+  const number = (name: string): string => Number(row[name]).toFixed(0);
+  const live =
+    row['liveGrowthBytesPerRequest'] === undefined
+      ? ''
+      : `; live bytes ${number('liveGrowthBytesPerRequest')}`;
+  return `${arm.padEnd(26)} ${number('rssMiBHalf')} MiB after ${PROMPTS / 2} prompts, ${number('rssMiB')} after ${PROMPTS}: ${number('growthBytesPerRequest')} B a request (${number('growthBytesPerRequestLow')} to ${number('growthBytesPerRequestHigh')})${live}`;
+}
+
+/** What is compiled late is compiled before it is looked at. */
+async function warm(arm: RunningArm, shape: LoadShape): Promise<void> {
+  for (const each of [JSON_16, WARM_STREAMS, shape]) await measureBlock(arm, each, 3_000);
+}
+
+/** What the probe sees over the length of a look. */
+async function lookOver(look: () => Promise<Probe>, begin?: () => void): Promise<Probe> {
+  await delay(1_500);
+  await look();
+  begin?.();
+  await delay(LOOK_MS);
+  return look();
+}
+
+function residentMiB({ group }: RunningArm): number {
+  return group === null ? 0 : rssMiB(group.pid);
 }

@@ -28,8 +28,13 @@ export interface LoadResult {
 const EVEN = 0.618_033_988_75;
 
 /** ms after the start of the load at which its request number `index` begins. */
-export function startMs({ chunks, gapMs }: LoadShape, index: number): number {
-  return ((index * EVEN) % 1) * (chunks ?? 0) * gapMs;
+export function startMs(shape: LoadShape, index: number): number {
+  return ((index * EVEN) % 1) * streamMs(shape);
+}
+
+/** ms from the first chunk of a stream to where its next one would be; 0 for a JSON answer. */
+export function streamMs({ chunks, gapMs }: LoadShape): number {
+  return (chunks ?? 0) * gapMs;
 }
 
 /** Keeps `shape.concurrency` requests open at `url` until it is stopped. */
