@@ -94,12 +94,7 @@ export class Fleet {
 
   /** All request lines so far, by request id. */
   requestLines(): Map<string, RequestLine> {
-    const lines = new Map<string, RequestLine>();
-    for (const text of readFileSync(this.#logPath, 'utf8').split('\n')) {
-      const line = requestLineOf(text);
-      if (line !== null) lines.set(line.id, line);
-    }
-    return lines;
+    return readRequestLines(this.#logPath);
   }
 
   /** Resolves with the exit code of a polite end. */
@@ -141,6 +136,16 @@ export function viewOf(status: RouterStatus): FleetView {
     ),
   );
   return { replicas, leases: status.leases, openRequests: status.openRequests };
+}
+
+/** The request lines of a router's log in JSON, by request id. */
+export function readRequestLines(logPath: string): Map<string, RequestLine> {
+  const lines = new Map<string, RequestLine>();
+  for (const text of readFileSync(logPath, 'utf8').split('\n')) {
+    const line = requestLineOf(text);
+    if (line !== null) lines.set(line.id, line);
+  }
+  return lines;
 }
 
 function requestLineOf(text: string): RequestLine | null {

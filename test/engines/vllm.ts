@@ -9,7 +9,7 @@ import { waitFor } from './wait.ts';
 /** KV cache of each engine behind Spillway: 1,024 blocks of 32 tokens. */
 export const KV_TOKENS = 32_768;
 export const MODEL = 'tiny-llama';
-const MODEL_FOLDER = join(import.meta.dirname, 'model');
+export const MODEL_FOLDER = join(import.meta.dirname, 'model');
 
 export interface EnginePlace {
   readonly name: string;

@@ -1,0 +1,53 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { cellOf, turnOf } from './bench-cells.harness.ts';
+import type { Arm } from './arms.ts';
+import { LOADS } from './loads.ts';
+import { cellFolder, clearCell, readCell, writeCell } from './store.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'spillway-store-'));
+afterAll(() => rmSync(root, { recursive: true }));
+
+const [load] = LOADS;
+const arm = (revision: string, name = 'spillway'): Arm =>
+  ({ name, revision: () => revision }) as Arm;
+const cell = { load: load!, arm: arm('one'), seed: 3 };
+
+describe('a kept cell', () => {
+  it('is found again by what its figures depend on, and by nothing else', () => {
+    const folder = cellFolder(root, cell, 'vllm');
+    expect(cellFolder(root, { ...cell, arm: arm('one') }, 'vllm')).toBe(folder);
+    const others = [
+      cellFolder(root, { ...cell, arm: arm('two') }, 'vllm'),
+      cellFolder(root, { ...cell, arm: arm('one', 'spillway-2') }, 'vllm'),
+      cellFolder(root, { ...cell, seed: 4 }, 'vllm'),
+      cellFolder(root, { ...cell, load: LOADS[1]! }, 'vllm'),
+      cellFolder(root, cell, 'sim'),
+    ];
+    expect(new Set([folder, ...others]).size).toBe(1 + others.length);
+  });
+
+  it('is read as it was written', () => {
+    const folder = cellFolder(root, cell, 'vllm');
+    const result = cellOf('spillway', 3, [turnOf(0, 0, 123)]);
+    clearCell(folder);
+    writeCell(folder, result);
+    expect(readCell(folder)).toEqual(result);
+  });
+
+  it('is none while it is measured, after it broke off, and where it was never begun', () => {
+    const folder = cellFolder(root, { ...cell, seed: 5 }, 'vllm');
+    expect(readCell(folder)).toBeNull();
+    clearCell(folder);
+    writeFileSync(join(folder, 'cell.json.part'), '{"load":');
+    expect(readCell(folder)).toBeNull();
+  });
+
+  it('is gone once it is measured again', () => {
+    const folder = cellFolder(root, cell, 'vllm');
+    clearCell(folder);
+    expect(readCell(folder)).toBeNull();
+  });
+});

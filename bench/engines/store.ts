@@ -1,0 +1,65 @@
+// Where cells are kept: outside the tree, one folder each, so that a run may be ended at any time and taken up again.
+//
+//   <results>/<engines>/<load>/<arm>/seed-<n>-<digest>/cell.json, and the arm's logs beside it
+//
+// The digest is of what the figures depend on: the arm's own revision, the engines and all that is sent. A cell of another
+// revision stays where it is and is not taken for this one.
+
+import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { Cell, CellResult } from './cell.ts';
+import { engineDigest, type EngineKind } from './engines.ts';
+import type { Load } from './loads.ts';
+import { warmUpOf, workloadOf } from './workload.ts';
+
+const FILE = 'cell.json';
+
+export function resultsFolder(): string {
+  const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache');
+  return process.env['SPILLWAY_BENCH_RESULTS'] ?? join(cache, 'spillway-bench', 'engines');
+}
+
+export function cellFolder(root: string, cell: Cell, kind: EngineKind): string {
+  const { load, arm, seed } = cell;
+  return join(root, kind, load.name, arm.name, `seed-${seed}-${digestOf(cell, kind)}`);
+}
+
+/** Null where there is none, or none that was written to its end. */
+export function readCell(folder: string): CellResult | null {
+  try {
+    return JSON.parse(readFileSync(join(folder, FILE), 'utf8')) as CellResult;
+  } catch {
+    return null;
+  }
+}
+
+/** An empty folder for a cell that is about to be measured. */
+export function clearCell(folder: string): void {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+}
+
+export function writeCell(folder: string, result: CellResult): void {
+  const open = join(folder, `${FILE}.part`);
+  writeFileSync(open, `${JSON.stringify(result)}\n`);
+  renameSync(open, join(folder, FILE));
+}
+
+function digestOf({ load, arm, seed }: Cell, kind: EngineKind): string {
+  const parts = [arm.revision(), engineDigest(kind), sentDigest(load, seed)];
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12);
+}
+
+/** By load and seed: all arms are sent the same, and a load is some megabytes to write. */
+const sent = new Map<string, string>();
+
+function sentDigest(load: Load, seed: number): string {
+  const name = `${load.name} ${seed}`;
+  const known = sent.get(name);
+  if (known !== undefined) return known;
+  const digest = `${workloadOf(load, seed).digest} ${warmUpOf(name).digest}`;
+  sent.set(name, digest);
+  return digest;
+}
