@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort } from '../../test/free-ports.ts';
+import { nginxConfig } from '../nginx-config.ts';
 import { HOST, startProxy, type Arm } from './arms.ts';
 
 export const NGINX: Arm = {
@@ -13,7 +14,7 @@ export const NGINX: Arm = {
   async start({ folder, replicas }) {
     const port = await freePort();
     const config = join(folder, 'nginx.conf');
-    writeFileSync(config, nginxConfig(folder, port, replicas));
+    writeFileSync(config, nginxConfig({ folder, port, replicas }));
     return startProxy('nginx', ['nginx', '-p', folder, '-c', config], { port, folder });
   },
 };
@@ -38,43 +39,6 @@ export function versionOf(program: 'nginx' | 'haproxy'): string | null {
 
 function missingProgram(program: 'nginx' | 'haproxy', install: string): string | null {
   return versionOf(program) === null ? `no ${program} here (${install})` : null;
-}
-
-function nginxConfig(folder: string, port: number, replicas: readonly number[]): string {
-  return `
-worker_processes 1;
-daemon off;
-pid ${folder}/nginx.pid;
-error_log ${folder}/nginx-error.log;
-events { worker_connections 8192; }
-http {
-  access_log off;
-  client_body_temp_path ${folder}/nginx-body;
-  proxy_temp_path ${folder}/nginx-proxy;
-  fastcgi_temp_path ${folder}/nginx-fastcgi;
-  uwsgi_temp_path ${folder}/nginx-uwsgi;
-  scgi_temp_path ${folder}/nginx-scgi;
-  client_max_body_size 64m;
-  client_body_buffer_size 1m;
-  keepalive_requests 1000000;
-  upstream replicas {
-${replicas.map((each) => `    server ${HOST}:${each};`).join('\n')}
-    keepalive 1024;
-    keepalive_requests 1000000;
-  }
-  server {
-    listen ${HOST}:${port} backlog=4096;
-    tcp_nodelay on;
-    location / {
-      proxy_pass http://replicas;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_buffering off;
-      proxy_read_timeout 600s;
-    }
-  }
-}
-`;
 }
 
 function haproxyConfig(port: number, replicas: readonly number[]): string {
