@@ -88,8 +88,9 @@ Every error that a router answers a client with has this body, \`x-request-id\`,
 { "error": { "message": "…", "type": "…", "param": null, "code": "…" } }
 \`\`\`
 
-Once a stream has begun its status is said: the same body is then its last event, before \`[DONE]\`. An answer that is no
-stream and is cut in the middle ends with its connection. What arrives behind a request that still waits for its answer, and is
+Once a stream has begun its status is said: the same body is then its last event. No \`[DONE]\` follows, and half
+a second later the connection is cut: a client that does not know error events must not take the answer for whole
+([clients.md](clients.md)). An answer that is no stream and is cut in the middle ends with its connection. What arrives behind a request that still waits for its answer, and is
 no HTTP, ends the connection without a word: an answer would be taken for the request's.
 
 ${table(

@@ -20,7 +20,6 @@ export interface ErrorFacts {
 }
 
 const JSON_TYPE = 'application/json';
-const DONE_EVENT = 'data: [DONE]\n\n';
 
 export function errorAnswer(facts: ErrorFacts): ErrorAnswer {
   const row = ERRORS[facts.code];
@@ -42,14 +41,14 @@ export function errorFacts(error: unknown): ErrorFacts {
   return { code: error.code, message: error.message, param: error.param, retryAfterMs };
 }
 
-/** The error as the last words of a stream: a cut stream never looks complete. */
+/** The error as the last words of a stream. No `[DONE]` follows: to a client that knows no errors it says that all is there. */
 export function errorEvent(facts: ErrorFacts): string {
-  return `data: ${JSON.stringify(envelope(facts))}\n\n${DONE_EVENT}`;
+  return `data: ${JSON.stringify(envelope(facts))}\n\n`;
 }
 
 /** An engine's own 4xx body as an event of a stream that has begun. */
 export function errorBodyEvent(body: Buffer): string {
-  return `data: ${JSON.stringify(JSON.parse(body.toString('utf8')))}\n\n${DONE_EVENT}`;
+  return `data: ${JSON.stringify(JSON.parse(body.toString('utf8')))}\n\n`;
 }
 
 /**

@@ -1,5 +1,7 @@
 // One answer to one client. It knows what has been written, so that each failure takes the form that is
-// still possible: a status while nothing was written, an error event once a stream has begun.
+// still possible: a status while nothing was written, an error event once a stream has begun. Behind such an event the
+// answer has no end of its own: its connection is cut. Client libraries differ in whether an error event is an error (the
+// AI SDK's `textStream` just ends, curl's exit code is 0); an answer that breaks off is one to all of them.
 //
 // Head and first event leave in one write, every later piece in one write, without delay. Nothing is
 // compressed and nothing is announced that a cut could make a lie.
@@ -29,13 +31,19 @@ export class Reply {
   lastWriteMs: number;
   private readonly response: ServerResponse;
   private readonly own: Readonly<Record<string, string>>;
+  private readonly breakOff: (response: ServerResponse) => void;
   private over = false;
 
-  /** `own` go with whatever the answer is. */
-  constructor(response: ServerResponse, own: Readonly<Record<string, string>>, nowMs: number) {
+  /** `own` headers go with whatever the answer is; `breakOff` cuts its connection once the client has read what was written. */
+  constructor(
+    response: ServerResponse,
+    own: Readonly<Record<string, string>>,
+    how: { readonly nowMs: number; readonly breakOff: (response: ServerResponse) => void },
+  ) {
     this.response = response;
     this.own = own;
-    this.lastWriteMs = nowMs;
+    this.lastWriteMs = how.nowMs;
+    this.breakOff = how.breakOff;
   }
 
   get begun(): boolean {
@@ -118,8 +126,7 @@ export class Reply {
       this.answer(errorAnswer(facts), routed);
       return false;
     }
-    this.over = true;
-    this.response.end(errorEvent(facts));
+    this.lastWords(errorEvent(facts));
     return true;
   }
 
@@ -130,8 +137,7 @@ export class Reply {
       this.answer(answer, routed);
       return false;
     }
-    this.over = true;
-    this.response.end(errorBodyEvent(answer.body));
+    this.lastWords(errorBodyEvent(answer.body));
     return true;
   }
 
@@ -139,6 +145,12 @@ export class Reply {
   destroy(): void {
     this.over = true;
     this.response.destroy();
+  }
+
+  private lastWords(event: string): void {
+    this.over = true;
+    this.response.write(event);
+    this.breakOff(this.response);
   }
 
   private answer(answer: ErrorAnswer, routed: AnswerHeaders): void {

@@ -119,7 +119,7 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
   const handle = (request: IncomingMessage, response: ServerResponse): void => {
     refusals.parsed(request, response);
     lastBytes.watch(response);
-    void serve(options, refusals, { request, response });
+    void serve(options, refusals, { request, response, lastBytes });
   };
   const http = {
     connectionsCheckingInterval: 1_000,
@@ -208,9 +208,10 @@ function applyLimits(server: Server, limits: ListenerLimits): void {
 async function serve(
   options: ListenerOptions,
   refusals: UnparsedRefusals,
-  { request, response }: { request: IncomingMessage; response: ServerResponse },
+  exchange: HttpExchange,
 ): Promise<void> {
-  const call = new HttpCall(options, request, response);
+  const { request, response } = exchange;
+  const call = new HttpCall(options, exchange);
   if (options.leaving()) response.shouldKeepAlive = false;
   // A client that resets its connection is seen as a closed response; the error itself says nothing more.
   response.on('error', () => undefined);
@@ -227,6 +228,12 @@ async function serve(
   }
 }
 
+interface HttpExchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly lastBytes: LastBytes;
+}
+
 class HttpCall implements Call {
   readonly id: RequestId;
   readonly clientId: string | null;
@@ -241,7 +248,7 @@ class HttpCall implements Call {
   private bodyUnasked: boolean;
   private readonly cors: CorsPolicy | null;
 
-  constructor(options: ListenerOptions, request: IncomingMessage, response: ServerResponse) {
+  constructor(options: ListenerOptions, { request, response, lastBytes }: HttpExchange) {
     this.arrivedMs = options.clock.nowMs();
     this.id = requestIdOf(randomHex(12));
     this.clientId = clientRequestId(request.headers['x-request-id']);
@@ -255,7 +262,8 @@ class HttpCall implements Call {
     this.cors = inside ? null : options.cors();
     const own = { 'x-request-id': this.clientId ?? this.id, 'x-spillway-request-id': this.id };
     const shared = this.cors === null ? {} : corsHeaders(this.cors, request.headers);
-    this.reply = new Reply(response, { ...own, ...shared }, this.arrivedMs);
+    const how = { nowMs: this.arrivedMs, breakOff: lastBytes.breakOff };
+    this.reply = new Reply(response, { ...own, ...shared }, how);
   }
 
   awaitBody(): void {

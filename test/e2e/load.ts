@@ -168,7 +168,8 @@ export class Load {
       else if (way === 'sdk whole') await this.sdkWhole(url, body, answer);
       else await this.raw(url, { ...body, stream: way === 'raw stream' }, answer);
     } catch (error) {
-      answer.error = said(error);
+      // Behind an error event the connection is cut.
+      answer.error ??= said(error);
     }
     return answer;
   }
