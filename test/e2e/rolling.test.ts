@@ -100,8 +100,9 @@ describe('restarted one after the other, without a retry of any client', () => {
         await served(3);
       }
     });
-    // A second try is the router's own affair: one that met the engine between two lives is answered elsewhere.
     expect(notComplete(outcomes)).toEqual([]);
+    // An agent does not say `ready` of the life before, so no request meets the engine between two lives.
+    expect(secondTries(outcomes)).toEqual([]);
   });
 
   test('control: an engine that is ended without a drain costs second attempts', async () => {
