@@ -17,6 +17,8 @@ const SPILLWAY = fileURLToPath(new URL('../../bin/spillway', import.meta.url));
 const START_MS = 60_000;
 const STATUS_MS = 25_000;
 const STATUS_POLL_MS = 50;
+/** Kept of what a process says; a soak says millions. */
+const LINES_MAX = 20_000;
 
 export class Running {
   readonly lines: string[] = [];
@@ -26,7 +28,10 @@ export class Running {
     this.child = spawn(SPILLWAY, args, { stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [this.child.stdout, this.child.stderr]) {
       if (stream === null) continue;
-      createInterface({ input: stream }).on('line', (line) => this.lines.push(line));
+      createInterface({ input: stream }).on('line', (line) => {
+        if (this.lines.length >= LINES_MAX) this.lines.splice(0, LINES_MAX / 2);
+        this.lines.push(line);
+      });
     }
   }
 
