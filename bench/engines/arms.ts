@@ -1,7 +1,6 @@
 // Who is compared: what people put before engines otherwise, started with the settings that its users would give it, and
 // Spillway. Each is started afresh for every cell, and stands before the same two engines.
 
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startGroup, type ProcessGroup } from '../../test/engines/process-group.ts';
@@ -9,6 +8,7 @@ import { waitFor } from '../../test/engines/wait.ts';
 import { freePorts } from '../../test/free-ports.ts';
 import { nginxConfig } from '../nginx-config.ts';
 import { peerCommand, PEERS, preparePeer, type PeerName } from '../peers.ts';
+import { versionOf } from '../proxy/plain-arms.ts';
 import { productRevision } from './revision.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -57,8 +57,8 @@ function nginx(name: string, about: string, choice?: string): Arm {
     name,
     about,
     spillway: false,
-    revision: () => `${nginxVersion() ?? 'none'} ${choice ?? 'round robin'}`,
-    prepare: () => (nginxVersion() === null ? 'nginx (apt-get install nginx-light)' : null),
+    revision: () => `${versionOf('nginx')} ${choice ?? 'round robin'}`,
+    prepare: () => (versionOf('nginx') === null ? 'nginx (apt-get install nginx-light)' : null),
     async start({ folder, engineUrls }) {
       const [port] = await freePorts(1);
       const config = join(folder, 'nginx.conf');
@@ -69,11 +69,6 @@ function nginx(name: string, about: string, choice?: string): Arm {
       return proxy(folder, { port: port!, command, ready: answersModels });
     },
   };
-}
-
-function nginxVersion(): string | null {
-  const asked = spawnSync('nginx', ['-v'], { encoding: 'utf8' });
-  return asked.error === undefined ? asked.stderr.trim() : null;
 }
 
 function peer(name: PeerName): Arm {

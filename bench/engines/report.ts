@@ -27,6 +27,7 @@ const HEAD = [
   'generator cores',
   'failed',
   'marked',
+  'measured, UTC',
 ];
 
 export function rowsOf(load: string, cells: LoadCells): Row[] {
@@ -49,6 +50,7 @@ export function loadLines(load: Load, cells: LoadCells): string[] {
       fixed(figures.generatorCores, 3),
       `${figures.failed}/${figures.turns}`,
       `${figures.markedCells}`,
+      spanOf(results),
     ];
   });
   const marks = [...cells.values()].flat().filter((cell) => cell.marks.length > 0);
@@ -122,6 +124,14 @@ function whyLines(arm: string, cells: readonly CellResult[]): string[] {
       `${of((e) => e.laterEngineMs.p50)}, ${of((e) => e.laterEngineMs.p95)}`,
     `${arm}: stayed ${fixed(stayed, 3)}; TTFT ${fixed(error, 2)} × predicted; reasons ${ranked.join(', ')}`,
   ].map(indent);
+}
+
+/** `11-30 14:02–14:40`: arms that were measured hours apart had another machine, in a way. */
+function spanOf(cells: readonly CellResult[]): string {
+  const times = cells.map(({ measuredAt }) => measuredAt.slice(5, 16).replace('T', ' ')).toSorted();
+  const [first = '–'] = times;
+  const last = times.at(-1) ?? '–';
+  return last.slice(0, 5) === first.slice(0, 5) ? `${first}–${last.slice(6)}` : `${first}–${last}`;
 }
 
 function indent(line: string): string {
