@@ -5,7 +5,8 @@
 //
 // An engine with work waiting computes, so a report's backlog shrinks with its age (policy/sight.ts). `full` =
 // nothing more should go there while others have room (wait ≥ holdMs, or no slot); `closed` =
-// nothing may: what more would do is unknown.
+// nothing may: what more would do is unknown. A wait by an assumed curve is a guess that holds nobody back: as long as
+// nobody has learned a curve, `unknownConcurrency` bounds each target.
 
 import {
   prefillMs,
@@ -92,24 +93,18 @@ export function ownOpenMs(view: View, target: TargetState, curve: CostCurve): nu
   return view.blind && target.openSums.prompt > 0 ? sumsMs(curve, target.openSums) : 0;
 }
 
-export interface LoadOptions {
-  readonly curve: CostCurve;
+export interface LoadOptions extends CurveChoice {
   readonly settings: RegionalSettings;
   readonly view: View;
   readonly nowMs: number;
 }
 
 function reportedLoad(target: TargetState, options: LoadOptions): Load {
-  const { curve, settings, view, nowMs } = options;
+  const { curve, learned, view, nowMs } = options;
   const slotWaitMs = target.report?.slotWaitMs ?? 0;
   const running = runningNow(target);
   const reported = reportedWaitMs(target, curve);
-  if (reported === null) {
-    const waitMs = Math.max(sumsMs(curve, target.openSums), slotWaitMs);
-    const inside = Math.max(target.leases.size, running ?? 0);
-    const closed = inside >= settings.unknownConcurrency;
-    return { waitMs, full: closed || waitMs >= view.holdMs, closed, roomAtMs: null };
-  }
+  if (reported === null || !learned) return unknownLoad(target, options, reported);
   const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
   const waitMs = Math.max(
     shrinks + unackedMs(target, curve),
@@ -128,6 +123,20 @@ function reportedLoad(target: TargetState, options: LoadOptions): Load {
         ? nowMs + wakeInMs(view, overMs)
         : null,
   };
+}
+
+/** It does not say what waits, or nobody knows how long that takes. */
+function unknownLoad(target: TargetState, options: LoadOptions, reportedMs: number | null): Load {
+  const { curve, learned, settings, view } = options;
+  const slotWaitMs = target.report?.slotWaitMs ?? 0;
+  const running = runningNow(target) ?? 0;
+  const ownMs = sumsMs(curve, target.openSums);
+  const waitMs = Math.max(reportedMs ?? 0, ownMs, slotWaitMs);
+  const inside = Math.max(target.leases.size, running);
+  const noSlot = running >= (target.report?.runningMax ?? Number.POSITIVE_INFINITY);
+  const closed = inside >= settings.unknownConcurrency || (noSlot && slotWaitMs <= 0);
+  const heldMs = learned ? waitMs : slotWaitMs;
+  return { waitMs, full: closed || noSlot || heldMs >= view.holdMs, closed, roomAtMs: null };
 }
 
 /** Where reports come late, what is over need not fall by the ms. */

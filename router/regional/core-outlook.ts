@@ -44,8 +44,8 @@ export function poolOutlook(state: RegionalState, pool: PoolState): PoolOutlook 
   let targets = 0;
   for (const target of targetsOf(pool)) {
     if (!isReady(target, NOBODY)) continue;
-    const { curve } = curveOf(target, () => poolCurve(pool));
-    backlogMs += loadOf(target, { curve, settings, view, nowMs }).waitMs;
+    const choice = curveOf(target, () => poolCurve(pool));
+    backlogMs += loadOf(target, { ...choice, settings, view, nowMs }).waitMs;
     targets += 1;
   }
   return { backlogMs, targets };

@@ -41,7 +41,7 @@ export function roomNow(state: RegionalState, pool: PoolState, place: number): R
   const curve = target.report?.prefillCost ?? null;
   if (Number.isNaN(reported) || curve === null || target.replica.lostMs !== null) {
     const chosen = curveOf(target, () => poolCurve(pool));
-    return loadOf(target, { curve: chosen.curve, settings, view, nowMs });
+    return loadOf(target, { ...chosen, settings, view, nowMs });
   }
   const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
   const running = runningNow(target) ?? Number.NaN;

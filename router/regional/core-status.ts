@@ -157,9 +157,10 @@ function replicaStatus(state: RegionalState, replica: ReplicaState, now: Now): R
 function targetStatus(state: RegionalState, target: TargetState, now: Now): TargetStatus {
   const { slow, nowMs } = now;
   const { report } = target;
-  const { curve } = curveOf(target, () => poolCurve(target.replica.pool));
+  const choice = curveOf(target, () => poolCurve(target.replica.pool));
+  const { curve } = choice;
   const view = viewOf(state, target.replica.pool);
-  const load = loadOf(target, { curve, settings: state.settings, view, nowMs });
+  const load = loadOf(target, { ...choice, settings: state.settings, view, nowMs });
   const reportAgeMs = report === null ? null : nowMs - target.receivedMs;
   const scrapeAgoMs = report?.scrapeAgoMs ?? null;
   return {

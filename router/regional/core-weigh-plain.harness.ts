@@ -48,7 +48,7 @@ function weighWithout(
     const { curve, learned } = curveOf(target, fallback);
     const { settings, nowMs } = state;
     const view = viewOf(state, request.pool);
-    const load = loadOf(target, { curve, settings, view, nowMs });
+    const load = loadOf(target, { curve, learned, settings, view, nowMs });
     const prefillMs = sumsMs(curve, share.sums);
     const { report } = target;
     const cost = costMs(

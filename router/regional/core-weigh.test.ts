@@ -266,8 +266,8 @@ function expectRooms({ state }: Rig, { pool }: RequestState): void {
   const view = viewOf(state, pool);
   for (const [place, target] of pool.roster.targets.entries()) {
     expect(serves(pool, place)).toBe(isReady(target, NOBODY));
-    const { curve } = curveOf(target, () => poolCurve(pool));
-    const { full, roomAtMs } = loadOf(target, { curve, settings, view, nowMs });
+    const choice = curveOf(target, () => poolCurve(pool));
+    const { full, roomAtMs } = loadOf(target, { ...choice, settings, view, nowMs });
     expect(roomNow(state, pool, place)).toMatchObject({ full, roomAtMs });
   }
 }

@@ -289,12 +289,13 @@ function weighLoads(state: RegionalState, request: RequestState): void {
     const at = k * COLUMNS;
     const from = (places[k] as number) * FIGURES;
     const reported = figures[from + FIGURE.waitingPrefillMs] as number;
-    if (Number.isNaN(reported) || target.replica.lostMs !== null) {
+    const own = target.report?.prefillCost ?? null;
+    const choice = own === null ? fallback() : null;
+    const assumed = choice !== null && !choice.learned;
+    if (Number.isNaN(reported) || target.replica.lostMs !== null || assumed) {
       weighPlainly(state, k, fallback);
       continue;
     }
-    const own = target.report?.prefillCost ?? null;
-    const choice = own === null ? fallback() : null;
     if (choice === null) {
       figure.of = figures;
       figure.at = from;
@@ -314,7 +315,7 @@ function weighLoads(state: RegionalState, request: RequestState): void {
       slotsTaken(target, figures, from) >= (figures[from + FIGURE.runningMax] as number);
     load.full = noSlot || waitMs - view.holdMs >= 0;
     load.closed = noSlot && slotWaitMs <= 0;
-    load.learned = choice === null || choice.learned;
+    load.learned = true;
     weighing.setLoad(k, load);
     values[at + COLUMN.waitMs] = waitMs;
     values[at + COLUMN.prefillMs] = columnsMs(figure, column);
@@ -334,7 +335,7 @@ function weighPlainly(state: RegionalState, k: number, fallback: () => CurveChoi
   const target = weighing.targets[k] as TargetState;
   const { curve, learned } = curveOf(target, fallback);
   const view = viewOf(state, target.replica.pool);
-  const load = loadOf(target, { curve, settings, view, nowMs });
+  const load = loadOf(target, { curve, learned, settings, view, nowMs });
   const sums = {
     uncached: values[at + COLUMN.uncached] as number,
     prompt: values[at + COLUMN.prompt] as number,

@@ -173,6 +173,17 @@ describe('what is not known', () => {
     expect(attemptsIn(rig.end('r1.1'))).toHaveLength(1);
   });
 
+  test('of a cost curve in the whole pool holds nobody back: concurrency is bounded', () => {
+    const rig = new CoreRig({ settings: { unknownConcurrency: 3, holdMs: 20 } });
+    rig.ready('a', { prefillCost: null });
+    for (let n = 0; n < 3; n += 1) expect(attemptsIn(rig.arrive())).toHaveLength(1);
+    expect(decisionIn(rig.arrive())).toBe('queue/all_full');
+    // As soon as somebody has learned, the hold is in ms.
+    rig.ready('b', { waitingPrefillMs: 5_000 });
+    rig.report('a', { prefillCost: null, waitingPrefillMs: 15 });
+    expect(decisionIn(rig.arrive())).toBe('queue/all_full');
+  });
+
   test('of KV usage is the median of the candidates', () => {
     const rig = new CoreRig();
     rig.ready('a', { kvUsageRatio: null });

@@ -99,12 +99,15 @@ const ROUTING = {
     'Working set: how long a new conversation waits for KV room before it enters anyway.',
     { unit: 'ms', min: 0, max: HOUR, default: D.newConversationWaitMs },
   ),
-  unknownConcurrency: quantity('Requests at most in a replica whose waiting work is unknown.', {
-    unit: 'requests',
-    min: 1,
-    max: 10_000,
-    default: D.unknownConcurrency,
-  }),
+  unknownConcurrency: quantity(
+    'Requests at most in a replica whose waiting work is unknown, or whose pool has learned no cost curve.',
+    {
+      unit: 'requests',
+      min: 1,
+      max: 10_000,
+      default: D.unknownConcurrency,
+    },
+  ),
   staleGraceMs: quantity("Link lost: how long a replica's last report is still used.", {
     unit: 'ms',
     min: 1_000,

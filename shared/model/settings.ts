@@ -82,7 +82,7 @@ export interface RegionalSettings {
   readonly workingSetBoundMax: number;
   /** Working set: how long a new conversation waits for room before it enters anyway, ms. */
   readonly newConversationWaitMs: number;
-  /** Requests in a replica whose waiting work is unknown. */
+  /** Requests in a replica whose waiting work is unknown, or whose pool has learned no cost curve. */
   readonly unknownConcurrency: number;
   /** Link lost: how long the last report is still used, ms. */
   readonly staleGraceMs: number;
