@@ -11,14 +11,14 @@ import { peerCommand, PEERS, preparePeer, type PeerName } from '../peers.ts';
 import { versionOf } from '../proxy/plain-arms.ts';
 import { productRevision } from './revision.ts';
 
-const ROOT = join(import.meta.dirname, '..', '..');
-const SPILLWAY = join(ROOT, 'bin', 'spillway');
 const START_MS = 60_000;
 
 export interface ArmPlace {
   /** For its files and logs; it exists. */
   readonly folder: string;
   readonly engineUrls: readonly string[];
+  /** Path of the `spillway` that is measured. */
+  readonly spillway: string;
 }
 
 export interface RunningArm {
@@ -121,11 +121,12 @@ function spillway(name: string, count: number): Arm {
     spillway: true,
     revision: productRevision,
     prepare: () => null,
-    async start({ folder, engineUrls }) {
+    async start(place) {
+      const { engineUrls } = place;
       const routers = await Promise.all(
-        Array.from({ length: count }, (_, index) => router(join(folder, `router-${index}.log`))),
+        Array.from({ length: count }, (_, index) => router(place, `router-${index}.log`)),
       );
-      const agent = await agentOf({ folder, engineUrls }, routers);
+      const agent = await agentOf(place, routers);
       const groups = routers.map(({ group }) => group);
       await untilStarted([...groups, agent], async () => {
         const ready = await Promise.all(routers.map(({ admin }) => readyReplicas(admin)));
@@ -152,10 +153,11 @@ interface Router {
   readonly logPath: string;
 }
 
-async function router(logPath: string): Promise<Router> {
+async function router({ folder, spillway: command }: ArmPlace, log: string): Promise<Router> {
+  const logPath = join(folder, log);
   const [clients, links, admin] = await freePorts(3);
   const group = startGroup({
-    command: SPILLWAY,
+    command,
     args: [
       ...['router', '--listen', `127.0.0.1:${clients}`, '--links', `127.0.0.1:${links}`],
       ...['--admin', `127.0.0.1:${admin}`, '--log-format', 'json'],
@@ -172,12 +174,12 @@ async function router(logPath: string): Promise<Router> {
 }
 
 async function agentOf(
-  { folder, engineUrls }: ArmPlace,
+  { folder, engineUrls, spillway: command }: ArmPlace,
   routers: readonly Router[],
 ): Promise<ProcessGroup> {
   const [own] = await freePorts(1);
   return startGroup({
-    command: SPILLWAY,
+    command,
     args: [
       ...['agent', '--listen', `127.0.0.1:${own}`, '--log-format', 'json'],
       ...routers.flatMap(({ links }) => ['--router', links]),

@@ -48,6 +48,8 @@ export interface CpuUse {
 export interface Bench {
   readonly kind: EngineKind;
   readonly engines: EnginePair;
+  /** Path of the `spillway` that is measured. */
+  readonly spillway: string;
 }
 
 /** Reports of the warm-up fade before the load begins. */
@@ -62,7 +64,7 @@ export async function measureCell(cell: Cell, bench: Bench, folder: string): Pro
   const { engines } = bench;
   const workload = workloadOf(load, seed);
   await engines.reset();
-  const running = await arm.start({ folder, engineUrls: engines.urls });
+  const running = await arm.start({ folder, engineUrls: engines.urls, spillway: bench.spillway });
   try {
     await hold(warmUpOf(`${load.name} ${seed}`), running.doors);
     await engines.untilAtRest();

@@ -32,6 +32,8 @@ export interface EnginesPlace {
   readonly kind: EngineKind;
   /** Of the installed engine; unused where engines are simulated. */
   readonly install: string;
+  /** Path of the `spillway` that simulates engines. */
+  readonly spillway: string;
   /** For logs. */
   readonly folder: string;
 }
@@ -42,7 +44,6 @@ const FOR_PEERS = ['--enable-scale-out'] as const;
 const SERVE_LIMIT_MS = 300_000;
 const REST_LIMIT_MS = 120_000;
 const WARM_UPS = 2;
-const ROOT = join(import.meta.dirname, '..', '..');
 
 /** What of the engines a result depends on. */
 export function engineDigest(kind: EngineKind): string {
@@ -116,7 +117,7 @@ export class EnginePair {
 }
 
 async function startOne(name: string, core: number, place: EnginesPlace): Promise<BenchEngine> {
-  return place.kind === 'sim' ? simulated(name, place.folder) : real(name, core, place);
+  return place.kind === 'sim' ? simulated(name, place) : real(name, core, place);
 }
 
 async function real(name: string, core: number, place: EnginesPlace): Promise<BenchEngine> {
@@ -134,17 +135,17 @@ async function real(name: string, core: number, place: EnginesPlace): Promise<Be
   };
 }
 
-async function simulated(name: string, folder: string): Promise<BenchEngine> {
+async function simulated(name: string, place: EnginesPlace): Promise<BenchEngine> {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const group = startGroup({
-    command: join(ROOT, 'bin', 'spillway'),
+    command: place.spillway,
     args: [
       ...['engine-sim', '--profile', 'cpu-tiny-llama', '--dev-mode', '--loading-ms', '0'],
       ...['--port', String(port), '--model', MODEL, '--kv-tokens', String(KV_TOKENS)],
       ...FOR_PEERS,
     ],
-    logPath: join(folder, `${name}.log`),
+    logPath: join(place.folder, `${name}.log`),
   });
   return {
     url,

@@ -24,7 +24,7 @@ import { startEngines } from './engines.ts';
 import type { Load } from './loads.ts';
 import { parseOptions, USAGE, type Options } from './options.ts';
 import { planCells } from './plan.ts';
-import { productRevision } from './revision.ts';
+import { copyProduct, productRevision } from './revision.ts';
 import { aimLines, comparisonLines, loadLines, rowsOf, type Row } from './report.ts';
 import { cellFolder, clearCell, readCell, resultsFolder, writeCell } from './store.ts';
 
@@ -109,11 +109,13 @@ async function measureAll(open: readonly Found[], options: Options): Promise<boo
   if (install === null) return false;
   if (sim) say('SIMULATED ENGINES: no result of this run says anything about real ones');
   const folder = mkdtempSync(join(tmpdir(), 'spillway-bench-engines-'));
+  const spillway = copyProduct(join(folder, 'code'));
   say(`${open.length} cells to measure, logs of the engines in ${folder}`);
-  const engines = await startEngines({ kind: options.engines, install, folder });
+  const { engines: kind } = options;
+  const engines = await startEngines({ kind, install, folder, spillway });
   say(`engines are up after ${seconds(performance.now() - startMs)} s`);
   try {
-    await measureCells(open, { kind: options.engines, engines }, options.limitMs + startMs);
+    await measureCells(open, { kind, engines, spillway }, options.limitMs + startMs);
   } finally {
     await engines.stop();
   }
