@@ -176,7 +176,10 @@ async function extras(place: ArmPlace, arms: readonly Arm[]): Promise<void> {
   for (const name of EXTRAS) {
     if (!wanted({ name }) || (!whole && name !== 'idle-1000')) continue;
     say(`\n${name}`);
-    const seen = await looks[name]();
+    const seen = await looks[name]().catch((error: unknown) => {
+      skipped.push(skippedLine(name, String(error)));
+      return { lines: [], rows: [] };
+    });
     for (const line of seen.lines) say(`  ${line}`);
     rows.push(...seen.rows);
   }

@@ -1,8 +1,7 @@
 // The router with the probe in it (`router-probe.ts`), and how to ask the probe.
 
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
-import { waitFor } from '../../test/engines/wait.ts';
 import type { ArmPlace, RunningArm } from './arms.ts';
 import { spillway } from './spillway-arms.ts';
 
@@ -23,29 +22,29 @@ export interface Probed {
   readonly look: () => Promise<Probe>;
 }
 
+let started = 0;
+
 /** The router, everything on. `collect`: each look forces collections first. */
 export async function probed(
   place: ArmPlace,
   { collect = false, flags = [] }: { collect?: boolean; flags?: readonly string[] } = {},
 ): Promise<Probed> {
-  const path = join(place.folder, 'probe.json');
+  const path = join(place.folder, `probe-${started++}`);
   const preload = join(import.meta.dirname, 'router-probe.ts');
   const arm = await spillway('spillway', place, {
     flags,
     env: (port) => ({
-      PROBE_FILE: path,
+      PROBE_SOCKET: path,
       PROBE_PORT: String(port),
       NODE_OPTIONS: `--import=${preload}`,
       ...(collect ? { PROBE_COLLECT: '1' } : {}),
     }),
   });
-  return { arm, look: () => ask(arm, path) };
+  return { arm, look: () => ask(path) };
 }
 
-function ask(arm: RunningArm, path: string): Promise<Probe> {
-  rmSync(path, { force: true });
-  arm.group?.signal('SIGUSR2');
-  return waitFor({ what: 'the probe', limitMs: 10_000, everyMs: 20 }, () =>
-    existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Probe) : null,
-  );
+async function ask(path: string): Promise<Probe> {
+  const pieces: Buffer[] = [];
+  for await (const piece of connect(path)) pieces.push(piece as Buffer);
+  return JSON.parse(Buffer.concat(pieces).toString('utf8')) as Probe;
 }

@@ -1,13 +1,12 @@
-// Loaded before a router (`node --import`): on SIGUSR2 it writes what it saw since the last time to the file that
-// PROBE_FILE names, as one JSON object.
+// Loaded before a router (`node --import`): who connects to the Unix socket that PROBE_SOCKET names is told what it saw
+// since the last time, as one JSON object.
 //
 //   loop delay   of the event loop, ms
 //   writes       calls that hand bytes to a socket of a client: one system call each, unless the socket is full. Clients
 //                are those who connect to PROBE_PORT
 //   memory       bytes; with PROBE_COLLECT after forced collections, so that nothing in it is garbage
 
-import { renameSync, writeFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { subscribe } from 'node:diagnostics_channel';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -29,30 +28,28 @@ const WRITES = [
 
 type Handle = Record<string, (...args: unknown[]) => unknown>;
 
-const path = process.env['PROBE_FILE'];
+const path = process.env['PROBE_SOCKET'];
 if (path !== undefined) watch(path);
 
-function watch(file: string): void {
+function watch(socket: string): void {
   const loop = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   loop.enable();
   const writes = countWrites(Number(process.env['PROBE_PORT'] ?? 0));
   const collect = process.env['PROBE_COLLECT'] === undefined ? null : collector();
-  process.on('SIGUSR2', () => {
+  const look = async (): Promise<object> => {
     const seen = { ...loopDelay(loop), clientWrites: writes.take() };
-    void (async () => {
-      for (let round = 0; collect !== null && round < COLLECTIONS; round += 1) {
-        collect();
-        await delay(BETWEEN_MS);
-      }
-      const { rss, heapUsed, external } = process.memoryUsage();
-      writeFileSync(
-        `${file}.part`,
-        JSON.stringify({ ...seen, rss, liveBytes: heapUsed + external }),
-      );
-      renameSync(`${file}.part`, file);
-      loop.reset();
-    })();
-  });
+    for (let round = 0; collect !== null && round < COLLECTIONS; round += 1) {
+      collect();
+      await delay(BETWEEN_MS);
+    }
+    const { rss, heapUsed, external } = process.memoryUsage();
+    loop.reset();
+    return { ...seen, rss, liveBytes: heapUsed + external };
+  };
+  // A signal would be the router's own affair.
+  createServer((asking) => void look().then((seen) => asking.end(JSON.stringify(seen))))
+    .listen(socket)
+    .unref();
 }
 
 /** The histogram holds the time from tick to tick, of which the resolution is none of the loop's. */
