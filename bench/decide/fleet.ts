@@ -36,11 +36,13 @@ export interface FleetShape {
 
 export class Fleet {
   readonly state: RegionalState;
+  readonly replicas: number;
   readonly requests: readonly RouteRequest[];
   readonly #random: Random;
 
   constructor(shape: FleetShape) {
     this.#random = seededRandom(shape.seed);
+    this.replicas = shape.replicas;
     this.state = new RegionalState({
       routerId: 'router' as RouterId,
       software: 'bench',

@@ -1,19 +1,41 @@
-// The prefix index by itself: a million chunks of many targets, told in deltas and evicted again.
+// The prefix index by itself: a million chunks of many targets, one holder each, told in deltas and evicted again. And
+// what a report of a replica takes the core, in a pool of a thousand.
 
 import type { Incarnation, ReplicaId } from '../../shared/model/ids.ts';
 import type { PrefixMessage } from '../../shared/protocol/messages.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { PrefixIndex } from '../../router/policy/prefix-index.ts';
+import { fleetOf } from './cells.ts';
+import { ARM, round, type Row } from './rows.ts';
 
 const INDEX_BYTES = 512 << 20;
 const RUN_CHUNKS = 32;
 
-export interface IndexFigures {
-  readonly bytesPerBlock: number;
-  readonly deltaEntriesPerS: number;
+const REPORTS = 200_000;
+
+export function indexRow(targets: number, blocks: number): Row {
+  return {
+    ...{ cell: 'index', arm: ARM },
+    ...indexFigures(targets, blocks),
+    reportsPerS: Math.round(reportsPerS(targets)),
+  };
 }
 
-export function indexFigures(targets: number, blocks: number): IndexFigures {
+/** With the making of a report, which is nothing of the router's. */
+function reportsPerS(replicas: number): number {
+  const fleet = fleetOf({ replicas, kTokens: 1 });
+  let begun = 0;
+  for (let k = -REPORTS / 4; k < REPORTS; k += 1) {
+    if (k === 0) begun = performance.now();
+    fleet.report((replicas + (k % replicas)) % replicas);
+  }
+  return (1_000 * REPORTS) / (performance.now() - begun);
+}
+
+function indexFigures(
+  targets: number,
+  blocks: number,
+): { blocks: number; bytesPerBlock: number; deltaEntriesPerS: number } {
   const index = new PrefixIndex(INDEX_BYTES);
   const slots = Array.from({ length: targets }, () => index.addTarget());
   for (const slot of slots) index.apply(slot, messageOf(0, new Uint32Array(0), new Uint32Array(0)));
@@ -26,7 +48,8 @@ export function indexFigures(targets: number, blocks: number): IndexFigures {
     const seq = 1 + Math.floor(k / targets);
     index.apply(slots[k % targets] as number, messageOf(seq, run, NOTHING));
   }
-  const bytesPerBlock = index.bytes / index.rows;
+  const bytesPerBlock = round(index.bytes / index.rows);
+  const { rows } = index;
   const more = Array.from({ length: 4_000 }, () =>
     Uint32Array.from({ length: 2 * RUN_CHUNKS }, word),
   );
@@ -40,7 +63,8 @@ export function indexFigures(targets: number, blocks: number): IndexFigures {
     if (outcome !== 'applied') throw new Error(outcome);
   }
   const seconds = (performance.now() - begun) / 1_000;
-  return { bytesPerBlock, deltaEntriesPerS: (2 * RUN_CHUNKS * more.length) / seconds };
+  const deltaEntriesPerS = Math.round((2 * RUN_CHUNKS * more.length) / seconds);
+  return { blocks: rows, bytesPerBlock, deltaEntriesPerS };
 }
 
 const NOTHING = new Uint32Array(0);

@@ -1,91 +1,93 @@
-// `npm run bench:decide`: what one decision costs, without parsing, canonicalisation and hashing.
+// `npm run bench:decide`: what one decision costs, without parsing, canonicalisation and hashing, which have rows of
+// their own.
 //
-// A cell is REPLICASxTOKENS. Between two decisions as many reports come as a busy region has, so that nothing that a
-// report invalidates stays cached for free. Time is the clock's, decision by decision: what else the machine does
-// shows in the tail and hardly in the median.
+//   --json              one object on stdout
+//   --strict            an aim that is missed is an error
+//   --quick             counts and allocation alone, held against the baseline: what `npm run check` runs
+//   --update-baseline   the same, written as the new baseline
 
 import { cpus } from 'node:os';
-import { decide } from '../../router/regional/core-decide.ts';
-import { enter } from '../../router/regional/core-requests.ts';
 import { VERSION } from '../../shared/runtime/version.ts';
-import { Fleet } from './fleet.ts';
-import { indexFigures } from './index-cell.ts';
+import { aimVerdicts } from './aims.ts';
+import { differences, readBaseline, watchedRows, writeBaseline } from './baseline.ts';
+import { CELLS, nameOf } from './cells.ts';
+import { indexRow } from './index-cell.ts';
+import { promptRows } from './prompt-cell.ts';
+import { ARM, figureOf, round, type Row } from './rows.ts';
+import { growthExponent, timedRow } from './timed.ts';
 
-interface Row {
-  readonly cell: string;
-  readonly arm: string;
-  readonly decisionUsP50: number;
-  readonly decisionUsP99: number;
-  readonly bytesPerDecision: number;
-  readonly indexChunks: number;
-  readonly bytesPerBlock: number;
-}
-
-const CELLS = [
-  [8, 8_192],
-  [8, 32_768],
-  [64, 8_192],
-  [64, 32_768],
-  [1_000, 8_192],
-  [1_000, 32_768],
-] as const;
-/** Reports that reach a router between two decisions. */
-const REPORTS_BETWEEN = 4;
+const KNOWN = ['--json', '--strict', '--quick', '--update-baseline'];
+const PROMPTS_K = [1, 32, 128];
+const GROWTH_K = 32;
+const INDEX_TARGETS = 1_000;
+const INDEX_BLOCKS = 1_000_000;
 
 const args = new Set(process.argv.slice(2));
-const quick = args.has('--quick');
-const rows = CELLS.map(([replicas, tokens]) => measure(replicas, tokens));
-const index = indexFigures(1_000, quick ? 200_000 : 1_000_000);
-const indexRow = {
-  ...{ cell: 'index', arm: 'spillway' },
-  bytesPerBlock: round(index.bytesPerBlock),
-  deltaEntriesPerS: Math.round(index.deltaEntriesPerS),
-};
-if (args.has('--json')) {
-  const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
-  console.log(JSON.stringify({ version: VERSION, machine, rows: [...rows, indexRow] }));
+const unknown = [...args].filter((arg) => !KNOWN.includes(arg));
+if (unknown.length > 0) {
+  console.error(`bench:decide: unknown ${unknown.join(' ')}; there are ${KNOWN.join(' ')}`);
+  process.exitCode = 2;
+} else if (args.has('--update-baseline')) {
+  const rows = watchedRows();
+  writeBaseline(rows);
+  show(rows);
+} else if (args.has('--quick')) {
+  const rows = watchedRows();
+  show(rows);
+  process.exitCode = compare(rows) ? 0 : 1;
 } else {
-  console.table(rows);
-  console.table([indexRow]);
+  const rows = await allRows();
+  show(rows);
+  const verdicts = aimVerdicts(rows);
+  for (const { aim, measured, met } of verdicts)
+    say(`${met ? 'met   ' : 'MISSED'} ${aim}: ${measured}`);
+  if (args.has('--strict') && verdicts.some(({ met }) => !met)) process.exitCode = 1;
 }
 
-function measure(replicas: number, tokens: number): Row {
-  const conversations = Math.max(64, Math.min(2 * replicas, 40_000_000 / tokens));
-  const fleet = new Fleet({ replicas, promptTokens: tokens, conversations, seed: 7 });
-  const rounds = (quick ? 0.25 : 1) * (replicas >= 1_000 ? 2_000 : 8_000);
-  for (let k = 0; k < rounds / 4; k += 1) one(fleet, k);
-  const times = new Float64Array(rounds);
-  const heapBefore = process.memoryUsage().heapUsed;
-  for (let k = 0; k < rounds; k += 1) {
-    for (let r = 0; r < REPORTS_BETWEEN; r += 1) fleet.report((k * 37 + r * 11) % replicas);
-    const before = performance.now();
-    one(fleet, k);
-    times[k] = 1_000 * (performance.now() - before);
+async function allRows(): Promise<Row[]> {
+  // Each cell in its turn: what one leaves on the heap would be another's collections.
+  const rows = CELLS.map((cell) => timedRow(cell));
+  const points = CELLS.filter(({ kTokens }) => kTokens === GROWTH_K).map(
+    (cell) => [cell.replicas, figureOf(rows, nameOf(cell), 'decisionUsP50') ?? Number.NaN] as const,
+  );
+  const exponent = round(growthExponent(points) ?? Number.NaN, 2);
+  const prompts: Row[] = [];
+  for (const kTokens of PROMPTS_K) prompts.push(...(await promptRows(kTokens)));
+  return [
+    ...rows,
+    { cell: `growth-${GROWTH_K}k`, arm: ARM, exponent },
+    indexRow(INDEX_TARGETS, INDEX_BLOCKS),
+    ...prompts,
+    ...watchedRows(),
+  ];
+}
+
+/** Whether nothing is worse. */
+function compare(rows: readonly Row[]): boolean {
+  const found = differences(rows, readBaseline());
+  for (const { cell, figure, baseline, now, worse } of found) {
+    say(`${worse ? 'WORSE ' : 'better'} ${cell} ${figure}: ${now}, baseline ${baseline}`);
   }
-  const heap = process.memoryUsage().heapUsed - heapBefore;
-  times.sort();
-  const { index } = fleet.state;
-  return {
-    cell: `${replicas}x${tokens / 1_024}k`,
-    arm: 'spillway',
-    decisionUsP50: round(times[Math.floor(rounds / 2)] ?? 0),
-    decisionUsP99: round(times[Math.floor(rounds * 0.99)] ?? 0),
-    bytesPerDecision: Math.round(heap / rounds),
-    indexChunks: index.rows,
-    bytesPerBlock: round(index.bytes / index.rows),
-  };
+  if (found.length === 0) say('as the baseline');
+  else say('what is meant becomes the baseline with: npm run bench:decide -- --update-baseline');
+  return found.every(({ worse }) => !worse);
 }
 
-function one(fleet: Fleet, k: number): void {
-  const request = fleet.requests[(k * 7) % fleet.requests.length];
-  if (request === undefined) throw new Error('no request');
-  fleet.state.nowMs += 0.5;
-  const entered = enter(fleet.state, request);
-  if ('decision' in entered) throw new Error('refused');
-  const { decision } = decide(fleet.state, entered, { draw: true });
-  if (decision.kind !== 'send') throw new Error(`${decision.kind}/${decision.reason}`);
+function show(rows: readonly Row[]): void {
+  if (args.has('--json')) {
+    const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
+    console.log(JSON.stringify({ version: VERSION, machine, rows }));
+    return;
+  }
+  const shapes = new Map<string, Row[]>();
+  for (const row of rows) {
+    const shape = Object.keys(row).join();
+    shapes.set(shape, [...(shapes.get(shape) ?? []), row]);
+  }
+  for (const alike of shapes.values()) console.table(alike);
 }
 
-function round(value: number): number {
-  return Math.round(value * 10) / 10;
+function say(line: string): void {
+  if (args.has('--json')) console.error(line);
+  else console.log(line);
 }
