@@ -1,14 +1,17 @@
-// What a soak does to its region, one thing at a time: each trouble breaks something, says how many requests it may cost,
-// and mends it again.
+// What a soak does to its region, one thing at a time: each trouble breaks something, says what that may cost the requests
+// under way, and mends it again. Whatever is broken, at least one replica is whole and has room.
 
+import { readFile, writeFile } from 'node:fs/promises';
 import type { Random } from '../../shared/lib/random.ts';
 import { REPLICAS, type FaultRegion } from '../e2e/fault-region.ts';
 import type { LinkTrouble } from '../e2e/link-proxy.ts';
+import type { Planned } from './schedule.ts';
+import type { Breaks } from './verdict.ts';
 
-export interface Trouble {
+export interface Trouble extends Planned {
   readonly name: string;
-  /** Requests may fail before their first token: their router is gone. */
-  readonly costs: 'nothing' | 'router';
+  /** Where a router is ended, which one is drawn: `run` is given it. */
+  readonly breaks: 'nothing' | 'engines' | 'router';
   run(region: FaultRegion, wait: Wait): Promise<void>;
 }
 
@@ -16,6 +19,13 @@ interface Wait {
   readonly random: Random;
   /** Lets the load go on for a while. */
   readonly lasts: () => Promise<void>;
+  /** Drawn for those that break one. */
+  readonly router: number;
+}
+
+/** Of the requests under way, as `router` was drawn. */
+export function broken({ breaks }: Trouble, router: number): Breaks {
+  return breaks === 'router' ? { router } : breaks;
 }
 
 function one(random: Random, of = REPLICAS): number {
@@ -41,7 +51,8 @@ async function onEngine(
 export const TROUBLES: readonly Trouble[] = [
   {
     name: 'engine killed',
-    costs: 'nothing',
+    breaks: 'engines',
+    ends: false,
     async run(region, wait) {
       const at = one(wait.random);
       await region.crash(at);
@@ -51,7 +62,8 @@ export const TROUBLES: readonly Trouble[] = [
   },
   {
     name: 'core dead',
-    costs: 'nothing',
+    breaks: 'engines',
+    ends: false,
     async run(region, wait) {
       const at = one(wait.random);
       await region.sim(at, 'kill-core');
@@ -62,13 +74,15 @@ export const TROUBLES: readonly Trouble[] = [
   },
   {
     name: 'core frozen',
-    costs: 'nothing',
+    breaks: 'engines',
+    ends: false,
     run: (region, wait) =>
       onEngine({ engine: one(wait.random), region, wait }, ['freeze', {}, 'thaw', {}]),
   },
   {
     name: 'ten times slower',
-    costs: 'nothing',
+    breaks: 'nothing',
+    ends: false,
     run: (region, wait) =>
       onEngine({ engine: one(wait.random), region, wait }, [
         'slow',
@@ -82,7 +96,8 @@ export const TROUBLES: readonly Trouble[] = [
   onLinks('links 2 s late', 3, { kind: 'late', ms: 2_000 }),
   {
     name: 'agents killed',
-    costs: 'nothing',
+    breaks: 'nothing',
+    ends: true,
     async run(region, wait) {
       const agents = some(wait.random, 3);
       await Promise.all(agents.map((at) => region.killAgent(at)));
@@ -91,8 +106,27 @@ export const TROUBLES: readonly Trouble[] = [
     },
   },
   {
+    name: 'agents restarted',
+    breaks: 'nothing',
+    ends: true,
+    async run(region, { random }) {
+      for (const at of some(random, 2)) {
+        await region.killAgent(at, 'SIGTERM');
+        await region.goneFrom(at);
+        await region.startAgent(at);
+      }
+    },
+  },
+  {
+    name: 'configuration read again, good and bad',
+    breaks: 'nothing',
+    ends: false,
+    run: reload,
+  },
+  {
     name: 'rack lost',
-    costs: 'nothing',
+    breaks: 'engines',
+    ends: true,
     async run(region, wait) {
       const rack = some(wait.random, 2);
       await Promise.all(rack.flatMap((at) => [region.crash(at), region.killAgent(at)]));
@@ -103,9 +137,10 @@ export const TROUBLES: readonly Trouble[] = [
   },
   {
     name: 'router killed',
-    costs: 'router',
+    breaks: 'router',
+    ends: true,
     async run(region, wait) {
-      const router = region.routers[one(wait.random, region.routers.length)];
+      const router = region.routers[wait.router];
       await router?.running?.end('SIGKILL');
       await wait.lasts();
       await router?.start();
@@ -113,16 +148,18 @@ export const TROUBLES: readonly Trouble[] = [
   },
   {
     name: 'router restarted',
-    costs: 'router',
-    async run(region, { random }) {
-      const router = region.routers[one(random, region.routers.length)];
+    breaks: 'router',
+    ends: true,
+    async run(region, wait) {
+      const router = region.routers[wait.router];
       await router?.running?.end('SIGTERM');
       await router?.start();
     },
   },
   {
     name: 'engine restarted behind a drain',
-    costs: 'nothing',
+    breaks: 'nothing',
+    ends: false,
     async run(region, { random }) {
       const at = one(random);
       await region.drain(at);
@@ -133,11 +170,39 @@ export const TROUBLES: readonly Trouble[] = [
   },
 ];
 
+/** Another setting, then what cannot be read, then what was there; both routers follow. */
+async function reload(region: FaultRegion, { lasts }: Wait): Promise<void> {
+  const { config } = region.fleet;
+  const before = await readFile(config, 'utf8');
+  const told = await Promise.all(region.routers.map((router) => router.status()));
+  await writeFile(config, before.replace('stallMinMs: 4000', 'stallMinMs: 4100'));
+  await Promise.all(
+    region.routers.map((router, at) => {
+      const old = told[at]?.config?.generation ?? 0;
+      return router.whenStatus((status) => (status.config?.generation ?? 0) > old);
+    }),
+  );
+  await writeFile(config, 'pools: [');
+  await reloaded(region, false);
+  await lasts();
+  await writeFile(config, before);
+  await reloaded(region, true);
+}
+
+async function reloaded(region: FaultRegion, ok: boolean): Promise<void> {
+  await Promise.all(
+    region.routers.map((router) =>
+      router.whenStatus((status) => status.config?.lastReloadOk === ok),
+    ),
+  );
+}
+
 /** Something wrong with the links of so many agents, for a while. */
 function onLinks(name: string, count: number, trouble: LinkTrouble): Trouble {
   return {
     name,
-    costs: 'nothing',
+    breaks: 'nothing',
+    ends: false,
     async run(region, wait) {
       const agents = some(wait.random, count);
       region.trouble(agents, trouble);
