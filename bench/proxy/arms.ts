@@ -1,12 +1,15 @@
 // What an arm of the proxy benchmark is: a proxy before the same two replicas, started with the settings that its users
 // would give it for streams, on core 0 alone. Everything else runs on core 1.
 
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startGroup, type ProcessGroup } from '../../test/engines/process-group.ts';
 import { waitFor } from '../../test/engines/wait.ts';
 
 export const HOST = '127.0.0.1';
 export const START_MS = 60_000;
+/** Of what a process said last, in an error. */
+const LAST_CHARS = 300;
 
 export interface ArmPlace {
   /** For configurations and logs. */
@@ -62,13 +65,25 @@ export async function startProxy(
   command: readonly string[],
   at: { readonly port: number; readonly folder: string },
 ): Promise<RunningArm> {
-  const group = pinned(0, command, { logPath: join(at.folder, `${name}.log`) });
+  const group = pinned(0, command, { logPath: logOf(name, at.folder) });
   const url = urlOf(at.port);
   await waitFor({ what: `${name} answers`, limitMs: START_MS }, async () => {
-    if (group.ended() !== null) throw new Error(`${name} ended: ${String(group.ended())}`);
+    throwIfEnded(name, group, at.folder);
     return (await completes(url)) ? true : null;
   });
   return { name, url, group, stop: () => group.stop(1_000) };
+}
+
+/** Where an arm's processes write what they say. */
+export function logOf(name: string, folder: string): string {
+  return join(folder, `${name}.log`);
+}
+
+/** With the last that it said. */
+export function throwIfEnded(name: string, group: ProcessGroup, folder: string): void {
+  if (group.ended() === null) return;
+  const last = readFileSync(logOf(name, folder), 'utf8').trim().split('\n').at(-1) ?? '';
+  throw new Error(`${name} ended (${String(group.ended())}): ${last.slice(0, LAST_CHARS)}`);
 }
 
 export function urlOf(port: number): string {

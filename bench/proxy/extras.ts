@@ -117,7 +117,7 @@ export async function memoryOfPrompts(
   arms: readonly Arm[],
   say: (line: string) => void,
 ): Promise<Extra> {
-  const flags = ['--set', `router.routing.prefixIndexBytes=${INDEX_MIB}MiB`];
+  const flags = ['--set', `router.routing.prefixIndexBytes=${INDEX_MIB * BYTES_PER_MIB}`];
   const { arm, look } = await probed(place, { collect: true, flags });
   const ours = await grown(arm, look);
   const rows = [growthRow(WHOLE, ours)];

@@ -16,9 +16,11 @@ import type { ProcessGroup } from '../../test/engines/process-group.ts';
 import { freePort, freePorts } from '../../test/free-ports.ts';
 import {
   HOST,
+  logOf,
   pinned,
   START_MS,
   startProxy,
+  throwIfEnded,
   urlOf,
   type Arm,
   type ArmPlace,
@@ -46,10 +48,13 @@ export const DECIDE: Arm = {
     const name = 'spillway-decide';
     const [port, links] = (await freePorts(2)) as [number, number];
     const script = join(import.meta.dirname, 'rung-decide.ts');
-    const logPath = join(place.folder, `${name}.log`);
+    const logPath = logOf(name, place.folder);
     const router = pinned(0, [process.execPath, script, String(port), String(links)], { logPath });
     const agent = await startAgent(name, place, links);
-    await ready(name, router, async () => readFileSync(logPath, 'utf8').includes('ready 2'));
+    const { folder } = place;
+    await ready({ name, folder, router }, async () =>
+      readFileSync(logPath, 'utf8').includes('ready 2'),
+    );
     return running(name, port, { router, agent });
   },
 };
@@ -87,10 +92,13 @@ export async function spillway(
       ...[SPILLWAY, 'router', '--listen', `${HOST}:${clients}`, '--links', `${HOST}:${links}`],
       ...['--admin', `${HOST}:${admin}`, '--log-format', 'json', ...flags],
     ],
-    { logPath: join(place.folder, `${name}.log`), env: env(clients) },
+    { logPath: logOf(name, place.folder), env: env(clients) },
   );
   const agent = await startAgent(name, place, links);
-  await ready(name, router, async () => (await readyReplicas(urlOf(admin))) === 2);
+  await ready(
+    { name, folder: place.folder, router },
+    async () => (await readyReplicas(urlOf(admin))) === 2,
+  );
   return running(name, clients, { router, agent });
 }
 
@@ -105,16 +113,21 @@ async function startAgent(
     ...replicas.flatMap((port) => ['--engine', urlOf(port)]),
     ...['--engine-kind', 'vllm', '--log-format', 'json'],
   ];
-  return pinned(1, command, { logPath: join(folder, `${name}-agent.log`) });
+  return pinned(1, command, { logPath: logOf(`${name}-agent`, folder) });
+}
+
+interface Starting {
+  readonly name: string;
+  readonly folder: string;
+  readonly router: ProcessGroup;
 }
 
 async function ready(
-  name: string,
-  router: ProcessGroup,
+  { name, folder, router }: Starting,
   look: () => Promise<boolean>,
 ): Promise<void> {
   await waitFor({ what: `${name}: two ready replicas`, limitMs: START_MS }, async () => {
-    if (router.ended() !== null) throw new Error(`${name} ended: ${String(router.ended())}`);
+    throwIfEnded(name, router, folder);
     return (await look()) ? true : null;
   });
 }
