@@ -19,6 +19,8 @@ export interface ArmPlace {
   readonly engineUrls: readonly string[];
   /** Path of the `spillway` that is measured. */
   readonly spillway: string;
+  /** Settings of its routers, `path=value`; of experiments. */
+  readonly settings: readonly string[];
 }
 
 export interface RunningArm {
@@ -28,6 +30,8 @@ export interface RunningArm {
   readonly agents: readonly ProcessGroup[];
   /** Where routers wrote a line for each request; none of others. */
   readonly requestLogs: readonly string[];
+  /** Where routers tell their status; none of others. */
+  readonly admins: readonly string[];
   stop(): Promise<void>;
 }
 
@@ -109,6 +113,7 @@ async function proxy(folder: string, { port, command, ready }: Proxy): Promise<R
     routers: [group],
     agents: [],
     requestLogs: [],
+    admins: [],
     stop: () => group.stop(2_000),
   };
 }
@@ -137,6 +142,7 @@ function spillway(name: string, count: number): Arm {
         routers: groups,
         agents: [agent],
         requestLogs: routers.map(({ logPath }) => logPath),
+        admins: routers.map(({ admin }) => admin),
         stop: async () => {
           await Promise.all([...groups, agent].map((group) => group.stop(3_000)));
         },
@@ -153,7 +159,8 @@ interface Router {
   readonly logPath: string;
 }
 
-async function router({ folder, spillway: command }: ArmPlace, log: string): Promise<Router> {
+async function router(place: ArmPlace, log: string): Promise<Router> {
+  const { folder, spillway: command, settings } = place;
   const logPath = join(folder, log);
   const [clients, links, admin] = await freePorts(3);
   const group = startGroup({
@@ -161,6 +168,7 @@ async function router({ folder, spillway: command }: ArmPlace, log: string): Pro
     args: [
       ...['router', '--listen', `127.0.0.1:${clients}`, '--links', `127.0.0.1:${links}`],
       ...['--admin', `127.0.0.1:${admin}`, '--log-format', 'json'],
+      ...settings.flatMap((setting) => ['--set', setting]),
     ],
     logPath,
   });

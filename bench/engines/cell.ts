@@ -9,7 +9,8 @@ import type { EngineKind, EnginePair } from './engines.ts';
 import { hold, type TurnResult } from './generator.ts';
 import type { Load } from './loads.ts';
 import { explainCell, type Explained } from './explained.ts';
-import { warmUpOf, workloadOf } from './workload.ts';
+import { watchStatus } from './status-watch.ts';
+import { warmUpOf, workloadOf, type Workload } from './workload.ts';
 
 export interface Cell {
   readonly load: Load;
@@ -50,6 +51,7 @@ export interface Bench {
   readonly engines: EnginePair;
   /** Path of the `spillway` that is measured. */
   readonly spillway: string;
+  readonly settings: readonly string[];
 }
 
 /** Reports of the warm-up fade before the load begins. */
@@ -61,38 +63,54 @@ const OTHERS_CORES = 0.1;
 
 export async function measureCell(cell: Cell, bench: Bench, folder: string): Promise<CellResult> {
   const { load, arm, seed } = cell;
-  const { engines } = bench;
-  const workload = workloadOf(load, seed);
+  const { engines, spillway, settings } = bench;
   await engines.reset();
-  const running = await arm.start({ folder, engineUrls: engines.urls, spillway: bench.spillway });
+  const running = await arm.start({ folder, engineUrls: engines.urls, spillway, settings });
   try {
     await hold(warmUpOf(`${load.name} ${seed}`), running.doors);
     await engines.untilAtRest();
     await delay(SETTLE_MS);
-    const finishedBefore = await engines.finished();
-    const before = readCpu();
-    const { turns, runMs } = await hold(workload, running.doors);
-    const after = readCpu();
-    await engines.untilAtRest();
-    const finished = await engines.finished();
-    assertCold(turns);
-    const cpuS = cpuBetween(before, after, { running, engines });
+    const seen = await underLoad(workloadOf(load, seed), { running, engines, folder });
+    assertCold(seen.turns);
     return {
       load: load.name,
       arm: arm.name,
       seed,
       engines: bench.kind,
       measuredAt: new Date().toISOString(),
-      turns,
-      runMs,
-      cpuS,
-      perEngine: finished.map((count, index) => count - (finishedBefore[index] ?? 0)),
-      ...doubtsOf(turns, cpuS, runMs),
-      explained: await explainCell(turns, running.requestLogs),
+      ...seen,
+      ...doubtsOf(seen),
+      explained: await explainCell(seen.turns, running.requestLogs),
     };
   } finally {
     await running.stop();
   }
+}
+
+interface Stage {
+  readonly running: RunningArm;
+  readonly engines: EnginePair;
+  readonly folder: string;
+}
+
+type Seen = Pick<CellResult, 'turns' | 'runMs' | 'cpuS' | 'perEngine'>;
+
+async function underLoad(workload: Workload, stage: Stage): Promise<Seen> {
+  const { running, engines, folder } = stage;
+  const finishedBefore = await engines.finished();
+  const unwatch = watchStatus(running.admins, folder);
+  const before = readCpu();
+  const { turns, runMs } = await hold(workload, running.doors);
+  const after = readCpu();
+  await unwatch();
+  await engines.untilAtRest();
+  const finished = await engines.finished();
+  return {
+    turns,
+    runMs,
+    cpuS: cpuBetween(before, after, stage),
+    perEngine: finished.map((count, index) => count - (finishedBefore[index] ?? 0)),
+  };
 }
 
 /** A first turn that shares nothing can find nothing: else caches were not empty, and the cell is void. */
@@ -105,11 +123,7 @@ function assertCold(turns: readonly TurnResult[]): void {
   throw new Error(`caches were not empty: ${what}`);
 }
 
-function cpuBetween(
-  before: CpuReading,
-  after: CpuReading,
-  { running, engines }: { readonly running: RunningArm; readonly engines: EnginePair },
-): CpuUse {
+function cpuBetween(before: CpuReading, after: CpuReading, { running, engines }: Stage): CpuUse {
   const used = (pid: number): number =>
     Math.max(0, (after.groups.get(pid) ?? 0) - (before.groups.get(pid) ?? 0));
   const sum = (pids: readonly number[]): number => pids.reduce((all, pid) => all + used(pid), 0);
@@ -127,17 +141,13 @@ function cpuBetween(
   };
 }
 
-function doubtsOf(
-  turns: readonly TurnResult[],
-  cpu: CpuUse,
-  runMs: number,
-): { readonly lateMsP95: number; readonly marks: readonly string[] } {
+function doubtsOf({ turns, cpuS, runMs }: Seen): Pick<CellResult, 'lateMsP95' | 'marks'> {
   const lateMsP95 =
     quantile(
       turns.map(({ lateMs }) => lateMs),
       0.95,
     ) ?? 0;
-  const others = cpu.others / (runMs / 1_000);
+  const others = cpuS.others / (runMs / 1_000);
   const marks: string[] = [];
   if (lateMsP95 > LATE_MS) marks.push(`generator late: p95 ${lateMsP95.toFixed(0)} ms`);
   if (others > OTHERS_CORES) marks.push(`other programs used ${others.toFixed(2)} cores`);

@@ -26,7 +26,14 @@ import { parseOptions, USAGE, type Options } from './options.ts';
 import { planCells } from './plan.ts';
 import { copyProduct, productRevision } from './revision.ts';
 import { aimLines, comparisonLines, loadLines, rowsOf, type Row } from './report.ts';
-import { cellFolder, clearCell, readCell, resultsFolder, writeCell } from './store.ts';
+import {
+  cellFolder,
+  clearCell,
+  readCell,
+  resultsFolder,
+  writeCell,
+  type Conditions,
+} from './store.ts';
 
 /** What a cell takes until one was measured, ms. */
 const CELL_MS = 75_000;
@@ -97,7 +104,7 @@ function armsOf(options: Options): {
 function findCells(options: Options, arms: readonly Arm[]): Found[] {
   const root = resultsFolder();
   return planCells(options.loads, arms, options.seeds).map((cell) => {
-    const folder = cellFolder(root, cell, options.engines);
+    const folder = cellFolder(root, cell, conditionsOf(options));
     return { cell, folder, stored: readCell(folder) };
   });
 }
@@ -115,7 +122,11 @@ async function measureAll(open: readonly Found[], options: Options): Promise<boo
   const engines = await startEngines({ kind, install, folder, spillway });
   say(`engines are up after ${seconds(performance.now() - startMs)} s`);
   try {
-    await measureCells(open, { kind, engines, spillway }, options.limitMs + startMs);
+    await measureCells(
+      open,
+      { kind, engines, spillway, settings: options.settings },
+      options.limitMs + startMs,
+    );
   } finally {
     await engines.stop();
   }
@@ -180,12 +191,14 @@ function report(options: Options, arms: readonly Arm[], skipped: readonly string
   }
   say('');
   const sim = options.engines === 'sim' ? ' SIMULATED ENGINES' : '';
-  say(`Spillway ${VERSION}, code ${productRevision()}, ${machine()}${sim}`);
+  const tried = options.settings.map((setting) => ` --set ${setting}`).join('');
+  say(`Spillway ${VERSION}, code ${productRevision()}, ${machine()}${sim}${tried}`);
   for (const line of [...aimLines(aims), ...skipped]) say(line);
   if (options.json) {
     const flat = comparisons.map(({ load, ratio, ...rest }) => ({ cell: load, ...rest, ...ratio }));
-    const { engines } = options;
-    const about = { version: VERSION, revision: productRevision(), machine: machine(), engines };
+    const { engines, settings } = options;
+    const what = { version: VERSION, revision: productRevision(), machine: machine() };
+    const about = { ...what, engines, settings };
     console.log(JSON.stringify({ ...about, rows, comparisons: flat, aims, skipped }));
   }
   const failed = skipped.length > 0 || aims.some(({ outcome }) => outcome !== 'met');
@@ -197,12 +210,16 @@ function storedOf(load: Load, options: Options, arms: readonly Arm[]): LoadCells
   const cells = new Map<string, CellResult[]>();
   for (const arm of arms) {
     const results = options.seeds.flatMap((seed) => {
-      const folder = cellFolder(resultsFolder(), { load, arm, seed }, options.engines);
+      const folder = cellFolder(resultsFolder(), { load, arm, seed }, conditionsOf(options));
       return readCell(folder) ?? [];
     });
     if (results.length > 0) cells.set(arm.name, results);
   }
   return cells;
+}
+
+function conditionsOf({ engines: kind, settings }: Options): Conditions {
+  return { kind, settings };
 }
 
 function machine(): string {

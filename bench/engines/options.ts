@@ -10,6 +10,8 @@ export interface Options {
   readonly arms: readonly string[] | null;
   readonly seeds: readonly number[];
   readonly engines: EngineKind;
+  /** Settings of Spillway's routers that are tried. */
+  readonly settings: readonly string[];
   /** Cells of the same key that are there: taken, or measured again, or (null) a reason to ask. */
   readonly stored: 'take' | 'renew' | null;
   /** Tables of what is there; measures nothing. */
@@ -22,12 +24,13 @@ export interface Options {
 }
 
 export const USAGE = `usage: npm run bench:engines -- [--quick] [--loads A,B] [--arms A,B] [--seeds N | --seeds A,B]
-       [--resume | --fresh | --report] [--minutes N] [--json] [--strict] [--engine-sim]
+       [--resume | --fresh | --report] [--minutes N] [--set PATH=VALUE…] [--json] [--strict] [--engine-sim]
 
 --quick: one load, Spillway and one other arm, three seeds: under 8 minutes once engines are up.
 --seeds: how many, or which ones. --minutes: begin no cell that would not end in this time.
 --resume: take what is measured already of this code and load; --fresh: measure it again;
 --report: measure nothing, show what there is. --engine-sim: simulated engines, to develop the benchmark: no result.
+--set: a setting of Spillway's routers that is tried, e.g. router.routing.holdMs=80; said with every result.
 --json: one object on stdout, tables on stderr. --strict: missed aims and arms that cannot run make the status 1.
 Loads: ${LOADS.map(({ name }) => name).join(', ')}.`;
 
@@ -57,6 +60,7 @@ export function parseOptions(
     loads,
     arms: chosen,
     seeds,
+    settings: flags.set,
     engines: flags['engine-sim'] ? 'sim' : 'vllm',
     stored: flags.fresh ? 'renew' : flags.resume || flags.report ? 'take' : null,
     reportOnly: flags.report,
@@ -73,6 +77,7 @@ interface Flags {
   readonly arms?: string | undefined;
   readonly seeds?: string | undefined;
   readonly minutes?: string | undefined;
+  readonly set: readonly string[];
   readonly resume: boolean;
   readonly fresh: boolean;
   readonly report: boolean;
@@ -93,6 +98,7 @@ function readFlags(args: readonly string[]): Flags | string {
         arms: { type: 'string' },
         seeds: { type: 'string' },
         minutes: { type: 'string' },
+        set: { type: 'string', multiple: true, default: [] },
         resume: flag,
         fresh: flag,
         report: flag,

@@ -16,14 +16,21 @@ import { warmUpOf, workloadOf } from './workload.ts';
 
 const FILE = 'cell.json';
 
+/** What all cells of a run have in common. */
+export interface Conditions {
+  readonly kind: EngineKind;
+  /** Of Spillway's routers. */
+  readonly settings: readonly string[];
+}
+
 export function resultsFolder(): string {
   const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache');
   return process.env['SPILLWAY_BENCH_RESULTS'] ?? join(cache, 'spillway-bench', 'engines');
 }
 
-export function cellFolder(root: string, cell: Cell, kind: EngineKind): string {
+export function cellFolder(root: string, cell: Cell, under: Conditions): string {
   const { load, arm, seed } = cell;
-  return join(root, kind, load.name, arm.name, `seed-${seed}-${digestOf(cell, kind)}`);
+  return join(root, under.kind, load.name, arm.name, `seed-${seed}-${digestOf(cell, under)}`);
 }
 
 /** Null where there is none, or none that was written to its end. */
@@ -47,8 +54,9 @@ export function writeCell(folder: string, result: CellResult): void {
   renameSync(open, join(folder, FILE));
 }
 
-function digestOf({ load, arm, seed }: Cell, kind: EngineKind): string {
-  const parts = [arm.revision(), engineDigest(kind), sentDigest(load, seed)];
+function digestOf({ load, arm, seed }: Cell, { kind, settings }: Conditions): string {
+  const ours = arm.spillway ? settings : [];
+  const parts = [arm.revision(), ...ours, engineDigest(kind), sentDigest(load, seed)];
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12);
 }
 
