@@ -155,16 +155,6 @@ test('τ is the 90th percentile of the gaps between turns, 1 to 60 s, unknown un
   expect(gaps.tauMs(70_000)).toBe(60_000);
 });
 
-test('τ is no less than the time watched while that is less than 30 s: only short gaps can have been seen', () => {
-  const gaps = new TurnGaps();
-  gaps.ended(1_500);
-  gaps.ended(9_000);
-  for (let i = 0; i < 20; i += 1) gaps.observe(500);
-  expect(gaps.tauMs(12_500)).toBe(11_000);
-  expect(gaps.tauMs(31_400)).toBe(29_900);
-  expect(gaps.tauMs(31_600)).toBe(1_000);
-});
-
 test('where hardly any turn is gone on from, nothing is kept for one', () => {
   const gaps = new TurnGaps();
   for (let k = 0; k < 100; k += 1) gaps.ended(100 * k);

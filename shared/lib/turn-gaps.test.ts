@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { TurnGaps } from './turn-gaps.ts';
 
 test('the mean gap is of the last ones, and unknown while there are few', () => {
@@ -9,4 +9,46 @@ test('the mean gap is of the last ones, and unknown while there are few', () => 
   expect(gaps.meanMs).toBeCloseTo(2_000);
   for (let k = 0; k < 256; k += 1) gaps.observe(3_000);
   expect(gaps.meanMs).toBeCloseTo(3_000);
+});
+
+describe('the rest of nine turns in ten', () => {
+  /** Conversations that begin evenly, each with turns so far apart, as seen after `watchedMs`. */
+  function watched(gapsMs: readonly number[], watchedMs: number): number | null {
+    const gaps = new TurnGaps();
+    const events: { atMs: number; gapMs: number | null }[] = [];
+    for (let startMs = 0; startMs <= watchedMs; startMs += 100) {
+      events.push({ atMs: startMs, gapMs: null });
+      for (const [k, gapMs] of gapsMs.entries()) {
+        const atMs = startMs + gapsMs.slice(0, k + 1).reduce((sum, each) => sum + each, 0);
+        events.push({ atMs, gapMs });
+      }
+    }
+    for (const { atMs, gapMs } of events.toSorted((a, b) => a.atMs - b.atMs)) {
+      if (atMs > watchedMs) break;
+      if (gapMs !== null) gaps.observe(gapMs);
+      gaps.ended(atMs);
+    }
+    return gaps.tauMs(watchedMs);
+  }
+
+  test.each([2_000, 5_000, 12_000])('is unknown until one could have seen %i ms twice', (gapMs) => {
+    expect(watched([gapMs, gapMs], 2 * gapMs - 1)).toBeNull();
+    expect(watched([gapMs, gapMs], 2 * gapMs)).toBe(gapMs);
+  });
+
+  test('is not told by the short ones that came first', () => {
+    expect(watched([1_000, 9_000], 9_500)).not.toBe(9_000);
+    expect(watched([1_000, 9_000], 21_000)).toBe(9_000);
+  });
+
+  test('is told after half a minute, however long it is', () => {
+    expect(watched([20_000], 29_999)).toBeNull();
+    expect(watched([20_000], 30_000)).toBe(20_000);
+  });
+
+  test('is never the time watched', () => {
+    for (let watchedMs = 5_000; watchedMs <= 60_000; watchedMs += 1_000) {
+      expect([2_000, null]).toContain(watched([2_000, 2_000, 2_000], watchedMs));
+    }
+  });
 });

@@ -1,14 +1,18 @@
 // How long a conversation rests between two turns: τ = p90 of the gaps of turns that went on from a finished one, 1 to
 // 60 s. What was touched within τ is what the live conversations will want to find again.
 //
-// Unknown until a few have come back. Who has watched for a moment has seen short gaps only: for the first 30 s τ is no
-// less than the time watched. Where hardly any turn is gone on from, nothing is kept for one: τ is the least.
+// Unknown until a few have come back. Who has watched for a moment has seen short gaps only: it is unknown too until the
+// time watched is twice what the p90 of those seen is, or 30 s. Taken for the time watched instead, all that was ever
+// touched would count as live, and nobody new would come in before engines that do nothing. Where hardly any turn is
+// gone on from, nothing is kept for one: τ is the least.
 
 const SAMPLES = 256;
 const LEAST_MS = 1_000;
 const MOST_MS = 60_000;
 /** How long one must have watched to believe that longer gaps, or returns at all, are rare, ms. */
 const WATCHED_MS = 30_000;
+/** Or so many times the p90 of the gaps seen: had they been cut off by the end of the watch, it would be near to that. */
+const WATCHED_TIMES = 2;
 const ENOUGH = 8;
 /** Turns that shares are counted over, and the share of them gone on from that is hardly any. */
 const TURNS = 256;
@@ -67,7 +71,7 @@ export class TurnGaps {
     if (this.samples.length < ENOUGH) return null;
     const sorted = [...this.samples].sort((a, b) => a - b);
     const p90 = sorted[Math.floor(0.9 * (sorted.length - 1))] ?? LEAST_MS;
-    const least = watchedMs < WATCHED_MS ? watchedMs : LEAST_MS;
-    return Math.min(MOST_MS, Math.max(LEAST_MS, least, p90));
+    if (watchedMs < Math.min(WATCHED_MS, WATCHED_TIMES * p90)) return null;
+    return Math.min(MOST_MS, Math.max(LEAST_MS, p90));
   }
 }
