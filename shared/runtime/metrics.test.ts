@@ -41,9 +41,44 @@ describe('metrics', () => {
     }
   });
 
+  test('count a value in every bucket that it fits in, one that equals a bound in its own', async () => {
+    const metrics = make();
+    for (const value of [-1, 1, 1.5, 7]) metrics.observe('wait_seconds', value);
+    expect(await metrics.text()).toContain(
+      [
+        'x_wait_seconds_bucket{le="1"} 2',
+        'x_wait_seconds_bucket{le="2"} 3',
+        'x_wait_seconds_bucket{le="+Inf"} 4',
+        'x_wait_seconds_sum 8.5',
+        'x_wait_seconds_count 4\n',
+      ].join('\n'),
+    );
+  });
+
+  test('keep rows of equal text apart, and escape what would break a line', async () => {
+    const metrics = createMetrics('x_', [
+      { name: 'pairs_total', type: 'counter', help: 'One\nline.', labels: ['a', 'b'] },
+    ]);
+    metrics.add('pairs_total', { a: '1', b: '' });
+    metrics.add('pairs_total', { b: '1', a: '' });
+    metrics.add('pairs_total', { a: '"\\\n', b: 'x' });
+    expect(await metrics.text()).toBe(
+      [
+        '# HELP x_pairs_total One\\nline.',
+        '# TYPE x_pairs_total counter',
+        'x_pairs_total{a="1",b=""} 1',
+        'x_pairs_total{a="",b="1"} 1',
+        'x_pairs_total{a="\\"\\\\\\n",b="x"} 1\n',
+      ].join('\n'),
+    );
+  });
+
   test('outside the table are a bug', () => {
     const metrics = createMetrics<string>('x_', TABLE);
     expect(() => metrics.add('other_total')).toThrow("'other_total'");
     expect(() => metrics.set('things_total', 1)).toThrow("'things_total'");
+    expect(() => metrics.add('things_total', { sort: 'a' })).toThrow("'sort'");
+    expect(() => metrics.add('things_total', { kind: 'a' }, -1)).toThrow('cannot fall');
+    expect(() => metrics.observe('wait_seconds', Number.NaN)).toThrow('NaN');
   });
 });

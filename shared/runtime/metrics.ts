@@ -2,7 +2,9 @@
 // exposition and the reference page. Base units, a fixed label set each, label values from closed lists or
 // configuration, never from clients.
 
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { HistogramRow, type LabelValues, MetricRows, NumberRow } from './metric-rows.ts';
+
+export type { LabelValues } from './metric-rows.ts';
 
 export interface MetricDefinition {
   /** Without prefix. Counters end in `_total`, units are base units. */
@@ -22,8 +24,6 @@ export interface MetricDefinition {
   /** Upper bounds of a histogram. */
   readonly buckets?: readonly number[];
 }
-
-export type LabelValues = Readonly<Record<string, string>>;
 
 export interface GaugeRow {
   readonly labels: LabelValues;
@@ -45,58 +45,61 @@ export interface Metrics<Name extends string> {
   readonly contentType: string;
 }
 
-/** Instruments of one process (or one role in it) in a registry of their own. */
+const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+
+/** Instruments of one process (or one role in it). */
 export function createMetrics<Name extends string>(
   prefix: string,
   definitions: readonly (MetricDefinition & { readonly name: Name })[],
 ): Metrics<Name> {
-  const registry = new Registry();
-  const counters = new Map<string, Counter>();
-  const gauges = new Map<string, Gauge>();
-  const histograms = new Map<string, Histogram>();
-  for (const definition of definitions) {
-    const base = {
-      name: prefix + definition.name,
-      help: definition.help,
-      labelNames: [...definition.labels],
-      registers: [registry],
-    };
-    if (definition.type === 'counter') counters.set(definition.name, counter(base, definition));
-    else if (definition.type === 'gauge') gauges.set(definition.name, new Gauge(base));
-    else {
-      const buckets = [...(definition.buckets ?? [])];
-      histograms.set(definition.name, new Histogram({ ...base, buckets }));
+  const counters = new Map<string, MetricRows<NumberRow>>();
+  const gauges = new Map<string, MetricRows<NumberRow>>();
+  const histograms = new Map<string, MetricRows<HistogramRow>>();
+  for (const { name, type, labels, values = [], buckets = [] } of definitions) {
+    if (type === 'histogram') {
+      histograms.set(name, new MetricRows(labels, () => new HistogramRow(buckets)));
+      continue;
     }
+    const rows = new MetricRows(labels, () => new NumberRow());
+    for (const value of values) rows.of({ [labels[0] ?? '']: value });
+    (type === 'counter' ? counters : gauges).set(name, rows);
   }
+  const rowsOf = (name: string) =>
+    counters.get(name) ?? gauges.get(name) ?? known(histograms, name);
   return {
     add(name, labels = {}, by = 1) {
-      known(counters, name).inc(labels, by);
+      if (by < 0) throw new Error(`counter '${name}' cannot fall`);
+      known(counters, name).of(labels).add(by);
     },
     observe(name, value, labels = {}) {
-      known(histograms, name).observe(labels, value);
+      known(histograms, name).of(labels).observe(value);
     },
     set(name, value, labels = {}) {
-      known(gauges, name).set(labels, value);
+      known(gauges, name).of(labels).set(value);
     },
     replace(name, rows) {
       const instrument = gauges.get(name) ?? known(counters, name);
-      instrument.reset();
+      instrument.clear();
       for (const { labels, value } of rows) {
-        if (value !== null) instrument.inc(labels, value);
+        if (value !== null) instrument.of(labels).add(value);
       }
     },
-    text: () => registry.metrics(),
-    contentType: registry.contentType,
+    text: () =>
+      Promise.resolve(
+        `${definitions.map((each) => exposed(prefix, each, rowsOf(each.name))).join('\n\n')}\n`,
+      ),
+    contentType: CONTENT_TYPE,
   };
 }
 
-function counter(
-  base: ConstructorParameters<typeof Counter>[0],
-  { labels, values = [] }: MetricDefinition,
-): Counter {
-  const made = new Counter(base);
-  for (const value of values) made.inc({ [labels[0] ?? '']: value }, 0);
-  return made;
+function exposed(
+  prefix: string,
+  { name, type, help }: MetricDefinition,
+  rows: { lines(name: string): readonly string[] },
+): string {
+  const full = prefix + name;
+  const said = help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
+  return [`# HELP ${full} ${said}`, `# TYPE ${full} ${type}`, ...rows.lines(full)].join('\n');
 }
 
 function known<Instrument>(instruments: ReadonlyMap<string, Instrument>, name: string): Instrument {
