@@ -6,6 +6,7 @@ import type { Decision } from '../../shared/model/decision.ts';
 import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
 import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
+import { plainLog, type Logger } from '../../shared/runtime/log.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { AnswerRoom } from '../gateway/answer-room.ts';
 import { BodyBudget, type BodyHold } from '../gateway/body-budget.ts';
@@ -45,6 +46,7 @@ export class RequestDesk {
   readonly room: AnswerRoom;
   private readonly deps: DeskDeps;
   private readonly deadlines: Deadlines;
+  private readonly log: Logger;
   private readonly open = new Map<RequestId, Exchange>();
   private readonly leases = new Map<LeaseId, Exchange>();
   private readonly exchangeDeps: ExchangeDeps;
@@ -59,6 +61,7 @@ export class RequestDesk {
     this.poolOptions = byId(reloadable.pools);
     this.budget = new BodyBudget(reloadable.limits);
     this.room = new AnswerRoom(reloadable.limits.answerBytesMax);
+    this.log = plainLog(deps.runtime.log);
     this.deadlines = new Deadlines(deps.runtime.clock, deps.runtime.timers);
     this.exchangeDeps = this.depsOfExchange();
   }
@@ -126,7 +129,7 @@ export class RequestDesk {
     const route = routeLabel(call.path);
     metrics.add('requests_total', { route, pool: 'none', outcome: 'complete' });
     const durationMs = runtime.clock.nowMs() - call.arrivedMs;
-    logRequest(runtime.log, 'debug', answeredRecord(call, durationMs));
+    logRequest(this.log, 'debug', answeredRecord(call, durationMs));
   }
 
   /** A body as a request for an engine, for the router's own use: nothing is sent anywhere. */
@@ -277,7 +280,7 @@ export class RequestDesk {
   private over(exchange: Exchange, record: RequestRecord, level: LogLevel): void {
     this.open.delete(exchange.id);
     this.deadlines.remove(exchange);
-    logRequest(this.deps.runtime.log, level, record);
+    logRequest(this.log, level, record);
     this.tellIdle();
   }
 

@@ -60,10 +60,12 @@ export interface RequestRecord {
   readonly lateError: boolean;
 }
 
-/** Writes the line; members that are null are left out. */
+/** Writes the line; members that are null are left out. `log` may be one that looks for no secrets: there are none. */
 export function logRequest(log: Logger, level: LogLevel, record: RequestRecord): void {
-  const fields: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(record)) {
+  if (!log.isLevelEnabled(level)) return;
+  const fields: Record<string, string | number | true> = {};
+  for (const name in record) {
+    const value = record[name as keyof RequestRecord];
     if (value === null || value === false) continue;
     fields[name] = typeof value === 'number' ? Math.round(value * 10) / 10 : value;
   }

@@ -58,45 +58,61 @@ describe('a log sink', () => {
     const { file, sink, time } = rig();
     for (const line of ['a\n', 'b\n', 'ü\n']) sink.write(line);
     file.take();
-    time.advance(10);
+    time.advance(100);
     file.take(3);
     sink.write('d\n');
     file.take(1);
     file.take();
-    time.advance(10);
+    time.advance(100);
     expect(file.pending?.bytes).toBeDefined();
     file.take();
     expect(file.text).toBe('a\nb\nü\nd\n');
     expect(file.pending).toBeNull();
   });
 
-  it('writes a lone line at once, and what comes soon after it 10 ms later in one write', () => {
+  it('writes a lone line at once, and what comes soon after it 100 ms later in one write', () => {
     const { file, sink, time } = rig();
     sink.write('a\n');
     file.take();
     for (const line of ['b\n', 'c\n', 'd\n']) {
-      time.advance(3);
+      time.advance(30);
       sink.write(line);
     }
     expect(file.pending).toBeNull();
-    time.advance(1);
+    time.advance(10);
     file.take();
     expect(file.read.map((bytes) => Buffer.from(bytes).toString())).toEqual(['a\n', 'b\nc\nd\n']);
-    time.advance(10);
+    time.advance(100);
     sink.write('e\n');
     expect(file.pending).not.toBeNull();
+  });
+
+  it('waits for no further lines once a full batch has gathered, and writes one batch at a time', () => {
+    const { file, sink, time } = rig();
+    const line = `${'x'.repeat(1_023)}\n`;
+    sink.write('a\n');
+    file.take();
+    time.advance(1);
+    for (let k = 0; k < 63; k += 1) sink.write(line);
+    expect(file.pending).toBeNull();
+    sink.write(line);
+    expect(file.pending?.bytes.length).toBe(64 * 1_024);
+    sink.write('b\n');
+    time.advance(200);
+    file.take();
+    expect(file.pending?.bytes.length).toBe(2);
   });
 
   it('keeps a bounded number of bytes for a slow reader, and says how many lines it dropped', () => {
     const { file, sink, time } = rig();
     const line = `${'x'.repeat(1_023)}\n`;
     for (let k = 0; k < 5_000; k += 1) sink.write(line);
-    for (; file.pending !== null; time.advance(10)) file.take();
+    for (; file.pending !== null; time.advance(100)) file.take();
     expect(file.text.length).toBeLessThan(4.2 * 1024 * 1024);
     // One was under way, 4,096 waited.
     expect(file.text).toContain('"lines":903,');
     sink.write('after\n');
-    time.advance(10);
+    time.advance(100);
     file.take();
     expect(file.text.endsWith('after\n')).toBe(true);
   });

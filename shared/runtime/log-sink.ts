@@ -2,7 +2,8 @@
 // is a reason to stop serving, to fill the memory or not to end.
 //
 //   quiet     a line leaves at once
-//   busy      lines gather for `GATHER_MS` from one write to the next: a write costs more than a line does
+//   busy      lines gather for `GATHER_MS` from one write to the next, `BATCH_CHARS` of them at most: a write, which another
+//             thread has to be woken for, costs more than a line does
 //   slow      lines wait, `MAX_WAITING_CHARS` of them; then they are dropped, and a line says how many
 //   gone      (EPIPE and its like) every further line is dropped in silence: nobody is there to be told
 //   at exit   what waits is written at once, unless the reader has not even taken the write before it
@@ -13,7 +14,7 @@ import type { Timers } from './timers.ts';
 
 const MAX_WAITING_CHARS = 4 * 1024 * 1024;
 const BATCH_CHARS = 64 * 1024;
-const GATHER_MS = 10;
+const GATHER_MS = 100;
 /** ms between two attempts where the reader takes nothing for now, and attempts at exit. */
 const AGAIN_MS = 20;
 const LAST_ATTEMPTS = 10;
@@ -87,17 +88,15 @@ export class LogSink {
 
   /** The next write: now, or when lines have gathered. */
   #plan(): void {
+    if (this.#waitingChars >= BATCH_CHARS) return this.#next();
     if (this.#planned) return;
     const waitMs = this.#nextMs - this.#clock.nowMs();
-    if (waitMs <= 0) this.#next();
-    else this.#after(waitMs);
-  }
-
-  #after(waitMs: number): void {
+    if (waitMs <= 0) return this.#next();
     this.#planned = true;
     this.#timers.after(waitMs, () => {
       this.#planned = false;
-      if (!this.#gone) this.#next();
+      // A full batch may be on its way by now.
+      if (!this.#gone && this.#writingSinceMs === null) this.#next();
     });
   }
 
@@ -110,10 +109,17 @@ export class LogSink {
       if (error !== null && !isAgain(error)) return this.#leave();
       const taken = error === null ? written : 0;
       if (taken < bytes.length) this.#rest = bytes.subarray(taken);
-      if (error !== null) return this.#after(AGAIN_MS);
+      if (error !== null) return this.#again();
       this.#writingSinceMs = null;
       if (this.#rest !== null) this.#next();
       else if (this.#lines.length > 0 || this.#dropped > 0) this.#plan();
+    });
+  }
+
+  /** The write that is under way, once more. */
+  #again(): void {
+    this.#timers.after(AGAIN_MS, () => {
+      if (!this.#gone) this.#next();
     });
   }
 
