@@ -12,6 +12,9 @@ export class PrefixWalk {
   #left: Uint32Array;
   #mine: Uint32Array;
   #named = false;
+  /** Holders of the chunk before, once targets are named: equal words name the same two. */
+  #held = 0;
+  #hoped = 0;
   readonly #names: number[] = [];
 
   constructor(sets: HolderSets, targets: number) {
@@ -41,7 +44,10 @@ export class PrefixWalk {
 
   /** The chunk at `depth` has these holders; false when none is left. */
   keep(held: number, hoped: number, depth: number): boolean {
-    if (this.#named) return this.#keepNamed(held, hoped, depth);
+    if (this.#named) {
+      if (held === this.#held && hoped === this.#hoped) return true;
+      return this.#keepNamed(held, hoped, depth);
+    }
     return this.#sets.isInline(held) && this.#sets.isInline(hoped)
       ? this.#nameThem(held, hoped, depth)
       : this.#keepBits(held, hoped, depth);
@@ -60,6 +66,8 @@ export class PrefixWalk {
   }
 
   #keepNamed(held: number, hoped: number, depth: number): boolean {
+    this.#held = held;
+    this.#hoped = hoped;
     const names = this.#names;
     let count = 0;
     for (let k = 0; k < names.length; k += 1) {
@@ -72,6 +80,8 @@ export class PrefixWalk {
   }
 
   #nameThem(held: number, hoped: number, depth: number): boolean {
+    this.#held = held;
+    this.#hoped = hoped;
     this.#names.length = 0;
     this.#sets.forEach(held, (target) => this.#nameIt(target));
     this.#sets.forEach(hoped, (target) => this.#nameIt(target));

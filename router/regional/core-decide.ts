@@ -1,6 +1,7 @@
 // One request, all targets of its pool: send, queue, or refuse, as a value. Nothing is changed
 // here, so that explain and serving decide alike; serving then draws, explain shows the
-// probabilities.
+// probabilities. Candidates are shown where somebody asks for them: they take longer to write down than
+// to weigh.
 
 import type {
   Candidate,
@@ -28,19 +29,20 @@ export interface Verdict {
   readonly room: Room | null;
 }
 
-/** `random` null: the most probable target stands for the draw. */
+/** Without a draw the most probable target stands for it, and the candidates are shown. */
 export function decide(
   state: RegionalState,
   request: RequestState,
   options: { draw: boolean },
 ): Verdict {
   const weighing = weigh(state, request);
+  const shows = !options.draw || request.request.explain === true;
   if (weighing.count === 0) {
-    return verdict({ weighing, room: null }, nothingLeft(request, weighing), NOBODY_DRAWN);
+    return verdict({ weighing, room: null, shows }, nothingLeft(request, weighing), NOBODY_DRAWN);
   }
-  if (isLight(request)) return anyOf(state, request, { weighing, draw: options.draw });
+  if (isLight(request)) return anyOf(state, request, { weighing, shows, draw: options.draw });
   const room = roomForNew(state, request, weighing);
-  const seen: Seen = { weighing, room };
+  const seen: Seen = { weighing, room, shows };
   const rules = new Rules(state, request, seen);
   const held = rules.heldBy();
   if (held !== null) return verdict(seen, { kind: 'queue', reason: held }, NOBODY_DRAWN);
@@ -55,7 +57,7 @@ export function decide(
   const probabilities = tied.map((probability, n) =>
     probability > 0 && rules.isItsTurn(open[n] as number) ? probability : 0,
   );
-  const drawn = new Map(open.map((k, n) => [k, probabilities[n] ?? 0]));
+  const drawn = { candidates: open, probabilities };
   const at = options.draw ? draw(tied, state.deps.random) : mostProbable(probabilities);
   const chosen = open[at];
   if (chosen === undefined || probabilities[at] === 0) {
@@ -97,7 +99,7 @@ class Rules {
   }
 
   isItsTurn(k: number): boolean {
-    const target = this.#seen.weighing.targets[k] as TargetState;
+    const target = this.#seen.weighing.target(k);
     return shareInMs(this.#state, target, this.#request.request.priority) === 0;
   }
 
@@ -148,21 +150,29 @@ export function bare(kind: DecisionKind, reason: DecisionReason): Decision {
 function anyOf(
   state: RegionalState,
   request: RequestState,
-  seen: { weighing: Weighing; draw: boolean },
+  seen: { weighing: Weighing; shows: boolean; draw: boolean },
 ): Verdict {
-  const { weighing } = seen;
+  const { weighing, shows } = seen;
   const { count } = weighing;
   const probabilities = Array.from({ length: count }, () => 1 / count);
   const at = seen.draw ? draw(probabilities, state.deps.random) : mostProbable(probabilities);
   const first = count === 1 ? 'only_candidate' : 'tie_draw';
   const outcome = { kind: 'send', reason: request.attempts > 0 ? 'failover' : first } as const;
-  const drawn = new Map(probabilities.entries());
-  return verdict({ weighing, room: null }, outcome, drawn, at);
+  const drawn = { candidates: probabilities.map((_, k) => k), probabilities };
+  return verdict({ weighing, room: null, shows }, outcome, drawn, at);
 }
 
 interface Seen {
   readonly weighing: Weighing;
   readonly room: Room | null;
+  /** The candidates are asked for. */
+  readonly shows: boolean;
+}
+
+/** Those that are drawn from, each with its probability; the rest have none. */
+interface Drawn {
+  readonly candidates: readonly number[];
+  readonly probabilities: readonly number[];
 }
 
 interface Outcome {
@@ -204,29 +214,35 @@ function holdsMost(weighing: Weighing, chosen: number): boolean {
   return true;
 }
 
-/** `drawn`: candidates with their probabilities; the rest have none. */
 function verdict(
-  { weighing, room }: Seen,
+  { weighing, room, shows }: Seen,
   outcome: Outcome,
-  drawn: ReadonlyMap<number, number>,
+  drawn: Drawn,
   chosen: number | null = null,
 ): Verdict {
+  const candidates = shows ? candidatesOf(weighing, room, drawn) : [];
+  const picked = chosen === null ? null : weighing.at(chosen);
+  const target = picked === null ? null : idOf(picked.target);
+  const { kind, reason } = outcome;
+  return { decision: { kind, reason, target, candidates }, chosen: picked, weighing, room };
+}
+
+function candidatesOf(weighing: Weighing, room: Room | null, drawn: Drawn): Candidate[] {
   const candidates: Candidate[] = [];
   for (let i = 0; i < CANDIDATES_SHOWN; i += 1) {
     const k = weighing.ranked(i);
     if (k < 0) break;
-    candidates.push(shown(weighing.at(k), drawn.get(k) ?? 0, room));
+    const probability = drawn.probabilities[drawn.candidates.indexOf(k)] ?? 0;
+    candidates.push(shown(weighing.at(k), probability, room));
   }
   for (const { target: removed, reason } of weighing.removed) {
     if (candidates.length >= CANDIDATES_SHOWN) break;
     candidates.push({ ...BLANK, target: idOf(removed), removed: reason });
   }
-  const picked = chosen === null ? null : weighing.at(chosen);
-  const target = picked === null ? null : idOf(picked.target);
-  return { decision: { ...outcome, target, candidates }, chosen: picked, weighing, room };
+  return candidates;
 }
 
-const NOBODY_DRAWN: ReadonlyMap<number, number> = new Map();
+const NOBODY_DRAWN: Drawn = { candidates: [], probabilities: [] };
 
 const BLANK = {
   costMs: null,

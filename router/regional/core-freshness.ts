@@ -23,6 +23,7 @@ const PROBE_MAX_MS = 30_000;
 export function noteFresh(state: RegionalState, replica: ReplicaState): void {
   replica.reportedMs = state.nowMs;
   replica.leftMs = null;
+  touch(replica);
   replica.down = false;
   if (replica.state === 'fresh' && replica.lostMs === null) return;
   replica.state = 'fresh';
@@ -34,6 +35,7 @@ export function noteFresh(state: RegionalState, replica: ReplicaState): void {
 export function noteLost(state: RegionalState, replica: ReplicaState): void {
   if (replica.state === 'out') replica.leftMs ??= state.nowMs;
   if (replica.lostMs !== null) return;
+  touch(replica);
   replica.lostMs = state.nowMs;
   replica.state = 'stale';
   replica.pool.dirty = true;
@@ -56,6 +58,7 @@ export function noteGone(state: RegionalState, replica: ReplicaState): void {
 /** It failed us while no agent vouches for it. */
 export function noteDown(state: RegionalState, replica: ReplicaState): void {
   if (replica.down) return;
+  touch(replica);
   replica.down = true;
   replica.probeBackoffMs = PROBE_FIRST_MS;
   replica.probeAtMs = state.nowMs + PROBE_FIRST_MS;
@@ -68,6 +71,7 @@ export function probed(state: RegionalState, replica: ReplicaState, ok: boolean)
   replica.probing = false;
   if (!replica.down) return;
   if (ok) {
+    touch(replica);
     replica.down = false;
     for (const target of replica.targets) target.breaker.reset();
     replica.pool.dirty = true;
@@ -117,10 +121,16 @@ function endGrace(state: RegionalState, replica: ReplicaState): void {
   const members = [...pool.replicas].filter((other) => !other.gone && other.state !== 'out').length;
   const freshBefore = pool.fresh.at(nowMs - backMs);
   const holds = isStatic({ members, freshNow: freshCount(pool), freshBefore });
+  touch(replica);
   replica.state = holds ? 'static' : 'out';
   if (!holds) replica.leftMs = nowMs;
   pool.dirty = true;
   state.log('warn', holds ? 'replica_static' : 'replica_out', { replica: replica.id });
+}
+
+/** How the replica stands is another thing now. */
+function touch({ pool, targets }: ReplicaState): void {
+  pool.roster.touchAll(targets);
 }
 
 function wantsProbe(replica: ReplicaState, nowMs: number): boolean {

@@ -87,6 +87,7 @@ function enterLedger(state: RegionalState, lease: LeaseState, scored: Scored): v
   target.unacked.add(lease);
   add(target.unackedSums, lease.sums);
   add(target.openSums, lease.sums);
+  touch(target);
   target.released.requests += 1;
   target.released.prefillMs += scored.prefillMs;
   target.breaker.sent(lease.id, state.nowMs);
@@ -200,6 +201,7 @@ export function passPredicted(target: TargetState, nowMs: number): void {
 }
 
 function recount(target: TargetState, ackedSeq: number): void {
+  touch(target);
   target.unacked.clear();
   resetSums(target.unackedSums);
   for (const lease of target.leases.values()) {
@@ -315,14 +317,21 @@ function tell(state: RegionalState, target: TargetState, event: Unsequenced): nu
 function endPrefill(lease: LeaseState): void {
   if (lease.pastPrefill) return;
   lease.pastPrefill = true;
+  touch(lease.target);
   subtract(lease.target.openSums, lease.sums);
   if (lease.target.unacked.has(lease)) subtract(lease.target.unackedSums, lease.sums);
 }
 
 /** Sums of nothing are nothing: no rounding is carried on. */
 function settle(target: TargetState): void {
+  touch(target);
   if (target.unacked.size === 0) resetSums(target.unackedSums);
   if (target.leases.size === 0) resetSums(target.openSums);
+}
+
+/** What this router has under way there is another thing now. */
+function touch(target: TargetState): void {
+  target.replica.pool.roster.touch(target);
 }
 
 function add(sums: PrefillSums, more: Readonly<PrefillSums>): void {

@@ -256,6 +256,7 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   }
   target.report = report;
   target.receivedMs = state.nowMs;
+  pool.roster.touch(target);
   target.released = { requests: 0, prefillMs: 0 };
   const ackedSeq = credibleAck(state, target, report);
   acknowledge(target, ackedSeq, state.nowMs);
@@ -307,6 +308,7 @@ function newIncarnation(
   orphanLeases(target, incarnation);
   target.breaker.reset();
   target.pausedUntilMs = Number.NEGATIVE_INFINITY;
+  target.replica.pool.roster.touch(target);
   if (state.index.incarnation(target.slot) !== incarnation) state.index.reset(target.slot);
   state.log('info', 'new_incarnation', { replica: target.replica.id, rank: target.rank });
 }

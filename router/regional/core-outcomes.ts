@@ -102,6 +102,7 @@ function noteHealth(state: RegionalState, lease: LeaseState, result: AttemptResu
   }
   if (result.kind === 'backPressure') {
     target.pausedUntilMs = pauseUntilMs(target.pausedUntilMs, result.retryAfterMs, nowMs);
+    target.replica.pool.roster.touch(target);
   }
   const broken = result.kind === 'serverFault' && !isLight(lease.request);
   const fault = result.kind === 'connectFailed' || broken;

@@ -1,9 +1,10 @@
 // The targets of a pool in a row, with what their reports say in one block of numbers: a decision
 // looks at every target of its pool, and reads the figures of a thousand without an object each.
 //
-// Figures follow the reports: `sync` reads those anew that are other ones. The list is made anew
-// after `changed()`, which whoever adds or drops a target, or says that a replica left or returned,
-// calls.
+// `sync` brings up to date those that have been touched: whoever changes a target's report, its link,
+// its pauses or what this router has under way there calls `touch`, so that nobody looks at all of them to
+// find the few that changed. The list is made anew after `changed()`, which whoever adds or drops a target,
+// or says that a replica left or returned, calls.
 
 import { kthSmallest } from '../../shared/lib/select.ts';
 import { prefillMs, type CostCurve } from '../../shared/model/cost-curve.ts';
@@ -38,11 +39,22 @@ export const FIGURE = {
   stepTokens: 17,
   /** ms of a typical prompt by that curve. */
   typicalMs: 18,
+  /** When the report came. */
+  receivedMs: 19,
+  /** Of what this router has sent and no report includes: prompt tokens still to be prefilled, and requests. */
+  unackedPrompt: 20,
+  unackedRequests: 21,
+  /** Prompt tokens of this router that show no first token yet. */
+  openPrompt: 22,
+  /** It has asked to be left alone until then. */
+  pausedUntilMs: 23,
 } as const;
 
-export const FIGURES = 19;
+export const FIGURES = 24;
 /** Models whose limits are kept. */
 const MODELS_MAX = 8;
+/** In `common`, until the next `sync`. */
+const TOUCHED = 2;
 
 export class Roster {
   /** Of all targets of the pool. */
@@ -53,6 +65,10 @@ export class Roster {
   readonly #limits = new Map<string, Float64Array>();
   #degraded = 0;
   #figures = new Float64Array(0);
+  #slots = new Int32Array(0);
+  #common = new Uint8Array(0);
+  /** Places that were touched since the last `sync`, each once. */
+  readonly #touched: number[] = [];
   #stale = true;
 
   constructor(replicas: ReadonlySet<ReplicaState>) {
@@ -62,6 +78,18 @@ export class Roster {
   /** Targets came, went, or belong to a replica that left or returned. */
   changed(): void {
     this.#stale = true;
+  }
+
+  /** Something of the target has changed that figures or `common` tell. */
+  touch(target: TargetState): void {
+    const { place } = target;
+    if (this.#stale || this.#targets[place] !== target || this.#common[place] === TOUCHED) return;
+    this.#common[place] = TOUCHED;
+    this.#touched.push(place);
+  }
+
+  touchAll(targets: readonly TargetState[]): void {
+    for (const target of targets) this.touch(target);
   }
 
   /** Of replicas that have not left, in the order in which they came. */
@@ -75,6 +103,19 @@ export class Roster {
     return this.#figures;
   }
 
+  /** Of each target, in the prefix index. */
+  get slots(): Int32Array {
+    return this.#slots;
+  }
+
+  /**
+   * 1 where figures alone say how a target stands, as of the last `sync`: its reports come and say what waits and what it
+   * costs, and it is fit for users.
+   */
+  get common(): Uint8Array {
+    return this.#common;
+  }
+
   /** Targets whose phase is `degraded`, as of the last `sync`. */
   get degraded(): number {
     return this.#degraded;
@@ -83,11 +124,9 @@ export class Roster {
   /** Brings the figures of all targets up to date. */
   sync(): void {
     if (this.#stale) this.#rebuild();
-    const targets = this.#targets;
-    const reports = this.#reports;
-    for (let k = 0; k < targets.length; k += 1) {
-      if ((targets[k] as TargetState).report !== reports[k]) this.#refresh(k);
-    }
+    const touched = this.#touched;
+    for (let k = 0; k < touched.length; k += 1) this.#refresh(touched[k] as number);
+    touched.length = 0;
   }
 
   /**
@@ -133,11 +172,15 @@ export class Roster {
   }
 
   #refresh(k: number): void {
-    const { report } = this.#targets[k] as TargetState;
+    const target = this.#targets[k] as TargetState;
+    const { report } = target;
     const at = k * FIGURES;
+    this.#common[k] = isCommon(target) ? 1 : 0;
+    writeOwnFigures(this.#figures, at, target);
+    if (report === this.#reports[k]) return;
     this.#reports[k] = report;
     if (this.#figures[at + FIGURE.degraded] === 1) this.#degraded -= 1;
-    if (report === null) this.#figures.fill(Number.NaN, at, at + FIGURES);
+    if (report === null) this.#figures.fill(Number.NaN, at, at + FIGURE.receivedMs);
     else writeFigures(this.#figures, at, report);
     if (this.#figures[at + FIGURE.degraded] === 1) this.#degraded += 1;
     for (const [model, limits] of this.#limits) limits[k] = limitOf(report, model);
@@ -152,9 +195,34 @@ export class Roster {
     const count = this.#targets.length;
     this.#reports = Array.from({ length: count }, () => undefined);
     this.#figures = new Float64Array(count * FIGURES);
+    this.#slots = Int32Array.from(this.#targets, ({ slot }) => slot);
+    this.#common = new Uint8Array(count).fill(TOUCHED);
+    this.#touched.length = 0;
+    for (let k = 0; k < count; k += 1) {
+      (this.#targets[k] as TargetState).place = k;
+      this.#touched.push(k);
+    }
     this.#limits.clear();
     this.#degraded = 0;
   }
+}
+
+function isCommon(target: TargetState): boolean {
+  const { report, replica } = target;
+  if (replica.state === 'out' || replica.down || replica.lostMs !== null) return false;
+  if (report === null || report.prefillCost === null || report.waitingPrefillMs === null)
+    return false;
+  return report.phase === 'ready';
+}
+
+function writeOwnFigures(into: Float64Array, at: number, target: TargetState): void {
+  let requests = 0;
+  for (const { facts } of target.unacked) requests += facts.requests ?? 1;
+  into[at + FIGURE.receivedMs] = target.receivedMs;
+  into[at + FIGURE.unackedPrompt] = target.unackedSums.prompt;
+  into[at + FIGURE.unackedRequests] = requests;
+  into[at + FIGURE.openPrompt] = target.openSums.prompt;
+  into[at + FIGURE.pausedUntilMs] = target.pausedUntilMs;
 }
 
 function limitOf(report: ReplicaReport | null | undefined, model: string): number {

@@ -129,6 +129,8 @@ export interface TargetState {
   readonly key: string;
   /** In the prefix index. */
   readonly slot: number;
+  /** In its pool's roster. */
+  place: number;
   report: ReplicaReport | null;
   receivedMs: number;
   /** Last known; a report without an engine does not clear it. */

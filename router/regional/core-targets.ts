@@ -98,6 +98,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     rank,
     key: targetKey({ replica: replica.id, rank }),
     slot: state.index.addTarget(),
+    place: -1,
     report: null,
     receivedMs: Number.NEGATIVE_INFINITY,
     incarnation: null,

@@ -241,7 +241,7 @@ function plainDraw(
 ): { drawn: Map<string, number>; chosen: string | null } | null {
   const weighing = weigh(state, request);
   const room = roomForNew(state, request, weighing);
-  const all = weighing.targets.map((_, k) => weighing.at(k));
+  const all = Array.from({ length: weighing.count }, (_, k) => weighing.at(k));
   const isItsTurn = ({ target }: Scored): boolean =>
     shareInMs(state, target, request.request.priority) === 0;
   const roomy = all.filter((one) => room?.acts !== true || room.of(one).state !== 'full');
@@ -276,7 +276,7 @@ function expectSame(rig: Rig, request: RequestState): void {
   const { state } = rig;
   const plain = weighPlainly(state, request);
   const weighing = weigh(state, request);
-  const fast = weighing.targets.map((_, k) => facts(weighing.at(k)));
+  const fast = Array.from({ length: weighing.count }, (_, k) => facts(weighing.at(k)));
   expect(fast).toEqual(plain.scored.map(facts));
   expect(weighing.removed).toEqual(plain.removed);
   expectRooms(rig, request);

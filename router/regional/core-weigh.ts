@@ -21,7 +21,6 @@ import {
   ownOpenMs,
   meanPromptMs,
   poolCurve,
-  runningNow,
   unackedMs,
   type CurveChoice,
   viewOf,
@@ -92,7 +91,7 @@ function isSlow(report: TargetState['report']): boolean {
 
 function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut): void {
   const { weighing } = state;
-  weighing.begin(request);
+  weighing.begin(request.pool.roster.targets);
   filterPool(state, request, slow);
   measurePrompts(state, request);
   weighLoads(state, request);
@@ -102,28 +101,24 @@ function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut
 function filterPool(state: RegionalState, request: RequestState, slow: SlowOut): void {
   const { weighing, nowMs } = state;
   const { roster } = request.pool;
-  const { targets, figures } = roster;
+  const { targets, figures, common } = roster;
   const limits = roster.limits(request.engineModel);
   const broken = roster.breakers.tripped === 0 ? NOBODY : brokenIn(targets, slow, nowMs);
   const least = new LeastTokens(request);
   const plain = request.tried.size === 0 && broken.size === 0 && slow.size === 0;
-  for (let place = 0; place < targets.length; place += 1) {
-    const target = targets[place] as TargetState;
-    const { replica } = target;
-    const at = place * FIGURES;
+  for (let place = 0; place < limits.length; place += 1) {
     if (
       plain &&
-      figures[at + FIGURE.serves] === 1 &&
-      replica.state !== 'out' &&
-      !replica.down &&
-      target.pausedUntilMs <= nowMs &&
-      least.fits(figures[at + FIGURE.p95] as number, limits[place] as number)
+      common[place] === 1 &&
+      (figures[place * FIGURES + FIGURE.pausedUntilMs] as number) <= nowMs &&
+      least.fits(figures[place * FIGURES + FIGURE.p95] as number, limits[place] as number)
     ) {
-      weighing.add(target, place);
+      weighing.add(place);
       continue;
     }
+    const target = targets[place] as TargetState;
     const reason = reasonAgainst(state, request, { target, slow, broken });
-    if (reason === null) weighing.add(target, place);
+    if (reason === null) weighing.add(place);
     else weighing.removed.push({ target, reason });
   }
 }
@@ -205,19 +200,20 @@ function measurePrompt(state: RegionalState, request: RequestState, p: number): 
   const { prompts } = request.request;
   const chain = prompts[p];
   if (chain === undefined) return;
-  const { values, places, targets } = weighing;
-  const { figures } = request.pool.roster;
+  const { values, places, count } = weighing;
+  const { figures, slots } = request.pool.roster;
   const meter = new PromptMeter(chain);
   const limits = request.pool.roster.limits(request.engineModel);
   const write = prompts.length === 1 ? setPrompt : addPrompt;
   const depths = p < PROMPTS_MATCHED ? index.walk(chain) : null;
-  for (let k = 0; k < targets.length; k += 1) {
-    const target = targets[k] as TargetState;
-    const chunks = depths === null ? 0 : (depths[target.slot] as number);
-    meter.holds(chunks, depths === null ? null : index.leafAt(target.slot, chain, chunks));
-    if (meter.hasParts) meter.partTokens = meter.partTokensOf(target.report);
-    meter.contextTokens = limits[places[k] as number] as number;
-    meter.read(figures, (places[k] as number) * FIGURES + FIGURE.tokens);
+  for (let k = 0; k < count; k += 1) {
+    const place = places[k] as number;
+    const slot = slots[place] as number;
+    const chunks = depths === null ? 0 : (depths[slot] as number);
+    meter.holds(chunks, depths === null ? null : index.leafAt(slot, chain, chunks));
+    if (meter.hasParts) meter.partTokens = meter.partTokensOf(weighing.target(k).report);
+    meter.contextTokens = limits[place] as number;
+    meter.read(figures, place * FIGURES + FIGURE.tokens);
     write(values, k * COLUMNS, meter.found);
   }
 }
@@ -243,32 +239,33 @@ function addPrompt(values: Float64Array, at: number, found: Float64Array): void 
   }
 }
 
-/** Columns or figures of one candidate: where they are and where its part begins. */
-interface Part {
-  of: Float64Array;
-  at: number;
+/** A curve in the place of a target's figures. */
+function poolPart(curve: CostCurve): Float64Array {
+  const part = new Float64Array(FIGURES);
+  writeCurve(part, 0, curve);
+  return part;
 }
 
-/** A curve in the place of a target's figures. */
-function poolPart(curve: CostCurve): Part {
-  const of = new Float64Array(FIGURES);
-  writeCurve(of, 0, curve);
-  return { of, at: 0 };
+/** Where the numbers of one candidate begin. */
+interface Places {
+  /** Of its curve, in the figures. */
+  figure: number;
+  column: number;
 }
 
 /** ms of the candidate's prefill by the curve in its figures: `sumsMs`, number by number. */
-function columnsMs(figures: Part, columns: Part): number {
-  const { of: figure, at: from } = figures;
-  const { of: column, at } = columns;
-  const prompt = column[at + COLUMN.prompt] as number;
-  const uncached = column[at + COLUMN.uncached] as number;
+function columnsMs(figures: Float64Array, columns: Float64Array, at: Places): number {
+  const { figure, column } = at;
+  const prompt = columns[column + COLUMN.prompt] as number;
+  const uncached = columns[column + COLUMN.uncached] as number;
   if (prompt <= 0) return 0;
-  const steps = Math.max(1, Math.ceil(uncached / (figure[from + FIGURE.stepTokens] as number)));
+  const steps = Math.max(1, Math.ceil(uncached / (figures[figure + FIGURE.stepTokens] as number)));
   return (
-    (figure[from + FIGURE.baseMs] as number) * steps +
-    (figure[from + FIGURE.frontMsPerToken] as number) * prompt +
-    (figure[from + FIGURE.linearMsPerToken] as number) * uncached +
-    (figure[from + FIGURE.contextMsPerToken2] as number) * (column[at + COLUMN.context] as number)
+    (figures[figure + FIGURE.baseMs] as number) * steps +
+    (figures[figure + FIGURE.frontMsPerToken] as number) * prompt +
+    (figures[figure + FIGURE.linearMsPerToken] as number) * uncached +
+    (figures[figure + FIGURE.contextMsPerToken2] as number) *
+      (columns[column + COLUMN.context] as number)
   );
 }
 
@@ -276,55 +273,46 @@ function columnsMs(figures: Part, columns: Part): number {
 function weighLoads(state: RegionalState, request: RequestState): void {
   const { weighing, nowMs } = state;
   const view = viewOf(state, request.pool);
-  const { values, places, targets } = weighing;
-  const { figures } = request.pool.roster;
+  const { values, places, count } = weighing;
+  const { figures, common } = request.pool.roster;
+  const { holdMs } = view;
   const fallback = lazily(() => poolCurve(request.pool));
-  const load = { full: false, closed: false, learned: true };
-  const figure: Part = { of: figures, at: 0 };
-  const column: Part = { of: values, at: 0 };
-  /** Figures with the pool's curve, for those without one. */
-  let pooled: Float64Array | null = null;
-  for (let k = 0; k < targets.length; k += 1) {
-    const target = targets[k] as TargetState;
-    const at = k * COLUMNS;
-    const from = (places[k] as number) * FIGURES;
-    const reported = figures[from + FIGURE.waitingPrefillMs] as number;
-    const own = target.report?.prefillCost ?? null;
-    const choice = own === null ? fallback() : null;
-    const assumed = choice !== null && !choice.learned;
-    if (Number.isNaN(reported) || target.replica.lostMs !== null || assumed) {
+  const at: Places = { figure: 0, column: 0 };
+  for (let k = 0; k < count; k += 1) {
+    const place = places[k] as number;
+    if (common[place] !== 1) {
       weighPlainly(state, k, fallback);
       continue;
     }
-    if (choice === null) {
-      figure.of = figures;
-      figure.at = from;
-    } else {
-      if (pooled === null) writeCurve((pooled = new Float64Array(FIGURES)), 0, choice.curve);
-      figure.of = pooled;
-      figure.at = 0;
-    }
-    column.at = at;
+    const from = place * FIGURES;
+    at.figure = from;
+    at.column = k * COLUMNS;
+    const reported = figures[from + FIGURE.waitingPrefillMs] as number;
     const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
-    const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
-    const curve = own ?? choice?.curve ?? ASSUMED_CURVE;
-    const ownMs = ownOpenMs(view, target, curve);
-    const waitMs = Math.max(shrinks + unackedOf(target, curve), slotWaitMs, ownMs);
+    const ageMs = nowMs - (figures[from + FIGURE.receivedMs] as number);
+    let waitMs = backlogNowMs(view, reported, ageMs);
+    if ((figures[from + FIGURE.unackedPrompt] as number) > 0) {
+      waitMs += unackedMs(weighing.target(k), ownCurve(weighing.target(k)));
+    }
+    waitMs = Math.max(waitMs, slotWaitMs);
+    if (view.blind && (figures[from + FIGURE.openPrompt] as number) > 0) {
+      const target = weighing.target(k);
+      waitMs = Math.max(waitMs, ownOpenMs(view, target, ownCurve(target)));
+    }
+    const running =
+      (figures[from + FIGURE.running] as number) +
+      (figures[from + FIGURE.unackedRequests] as number);
     // No comparison with what is unknown holds.
-    const noSlot =
-      slotsTaken(target, figures, from) >= (figures[from + FIGURE.runningMax] as number);
-    load.full = noSlot || waitMs - view.holdMs >= 0;
-    load.closed = noSlot && slotWaitMs <= 0;
-    load.learned = true;
-    weighing.setLoad(k, load);
-    values[at + COLUMN.waitMs] = waitMs;
-    values[at + COLUMN.prefillMs] = columnsMs(figure, column);
+    const noSlot = running >= (figures[from + FIGURE.runningMax] as number);
+    weighing.setLearnedLoad(k, noSlot || waitMs - holdMs >= 0, noSlot && slotWaitMs <= 0);
+    values[at.column + COLUMN.waitMs] = waitMs;
+    values[at.column + COLUMN.prefillMs] = columnsMs(figures, values, at);
   }
 }
 
-/** Mostly nothing is: then no curve is asked. */
-function unackedOf(target: TargetState, curve: CostCurve): number {
-  return target.unackedSums.prompt <= 0 ? 0 : unackedMs(target, curve);
+/** Of one of the common targets, which have one. */
+function ownCurve({ report }: TargetState): CostCurve {
+  return report?.prefillCost ?? ASSUMED_CURVE;
 }
 
 /** Reports do not come, or say too little: the functions that say what then holds. */
@@ -332,7 +320,7 @@ function weighPlainly(state: RegionalState, k: number, fallback: () => CurveChoi
   const { weighing, settings, nowMs } = state;
   const { values } = weighing;
   const at = k * COLUMNS;
-  const target = weighing.targets[k] as TargetState;
+  const target = weighing.target(k);
   const { curve, learned } = curveOf(target, fallback);
   const view = viewOf(state, target.replica.pool);
   const load = loadOf(target, { curve, learned, settings, view, nowMs });
@@ -346,16 +334,11 @@ function weighPlainly(state: RegionalState, k: number, fallback: () => CurveChoi
   weighing.setLoad(k, { full: load.full, closed: load.closed, learned });
 }
 
-function slotsTaken(target: TargetState, figures: Float64Array, from: number): number {
-  if (target.unacked.size === 0) return figures[from + FIGURE.running] as number;
-  return runningNow(target) ?? Number.NaN;
-}
-
 function weighCosts(state: RegionalState, request: RequestState): void {
   const { weighing, settings } = state;
   const { pool } = request;
   const { figures } = pool.roster;
-  const { values, places, targets } = weighing;
+  const { values, places, count } = weighing;
   const common = new CommonFigures(weighing, figures);
   const fallback = lazily(() => poolCurve(pool));
   const outputTokens = Math.min(
@@ -366,17 +349,18 @@ function weighCosts(state: RegionalState, request: RequestState): void {
     waitMs: 0,
     prefillMs: 0,
     outputTokens,
-    itlMs: null as number | null,
+    // Numbers from the start: fields that have held null keep every number in an object of its own.
+    itlMs: 0.5 as number | null,
     itlMinMs: common.itlMinMs,
-    kvUsageRatio: null as number | null,
+    kvUsageRatio: 0.5 as number | null,
     preemptionsPerMin: 0,
     meanPromptMs: 0,
     delayMs: 0,
   };
   const crowding = pool.sight.crowding(settings) - 1;
   const delayed = crowding > 0 ? poolPart(fallback().curve) : null;
-  const column: Part = { of: values, at: 0 };
-  for (let k = 0; k < targets.length; k += 1) {
+  const place: Places = { figure: 0, column: 0 };
+  for (let k = 0; k < count; k += 1) {
     const at = k * COLUMNS;
     const from = (places[k] as number) * FIGURES;
     const itlMs = figures[from + FIGURE.itlMs] as number;
@@ -388,11 +372,11 @@ function weighCosts(state: RegionalState, request: RequestState): void {
     input.preemptionsPerMin = figures[from + FIGURE.preemptionsPerMin] as number;
     input.meanPromptMs = 0;
     if (input.preemptionsPerMin > 0) {
-      const { curve } = curveOf(targets[k] as TargetState, fallback);
+      const { curve } = curveOf(weighing.target(k), fallback);
       input.meanPromptMs = meanPromptMs(curve, pool);
     }
-    column.at = at;
-    if (delayed !== null) input.delayMs = crowding * columnsMs(delayed, column);
+    place.column = at;
+    if (delayed !== null) input.delayMs = crowding * columnsMs(delayed, values, place);
     values[at + COLUMN.costMs] = costMs(input, settings);
   }
 }

@@ -5,7 +5,7 @@
 import type { FilterReason } from '../../shared/model/decision.ts';
 import type { PrefillSums } from '../../shared/model/cost-curve.ts';
 import type { Load } from './core-load.ts';
-import type { RequestState, TargetState } from './core-state.ts';
+import type { TargetState } from './core-state.ts';
 
 export interface Scored {
   readonly target: TargetState;
@@ -46,11 +46,10 @@ const CLOSED = 2;
 const LEARNED = 4;
 
 export class Weighing {
-  /** Whom it is about; null before the first. */
-  request: RequestState | null = null;
   readonly removed: Removed[] = [];
-  /** Those that can take the request, in the pool's order: candidate k is `targets[k]`. */
-  readonly targets: TargetState[] = [];
+  /** Of the pool of the request; candidates are those at `places`, in its order. */
+  #pool: readonly TargetState[] = [];
+  #count = 0;
   /** Of candidate k from `k · COLUMNS` on. */
   values = new Float64Array(16 * COLUMNS);
   /** Place of each in its pool's roster. */
@@ -59,39 +58,49 @@ export class Weighing {
   /** A heap of candidates by cost; those taken from it so far are in `#ranked`, in order. */
   #heap = new Int32Array(16);
   #heaped = -1;
-  readonly #ranked: number[] = [];
+  #ranked = new Int32Array(16);
+  #rankedCount = 0;
   /** Those that were asked for, each made once. */
   readonly #objects: Scored[] = [];
+  readonly #objectsOf: number[] = [];
 
   get count(): number {
-    return this.targets.length;
+    return this.#count;
   }
 
-  begin(request: RequestState | null): void {
-    this.request = request;
-    this.removed.length = 0;
-    this.targets.length = 0;
+  begin(pool: readonly TargetState[]): void {
+    this.#pool = pool;
+    if (this.removed.length > 0) this.removed.length = 0;
+    this.#count = 0;
     this.#heaped = -1;
-    this.#ranked.length = 0;
+    this.#rankedCount = 0;
     this.#objects.length = 0;
+    this.#objectsOf.length = 0;
+    while (this.places.length < pool.length) this.#grow();
   }
 
-  /** Another candidate, whose columns are still to be filled. */
-  add(target: TargetState, place: number): void {
-    const k = this.targets.length;
-    if (k >= this.places.length) this.#grow();
-    this.targets.push(target);
-    this.places[k] = place;
+  /** Another candidate, by its place in the pool, whose columns are still to be filled. */
+  add(place: number): void {
+    this.places[this.#count] = place;
+    this.#count += 1;
+  }
+
+  target(k: number): TargetState {
+    return this.#pool[this.places[k] as number] as TargetState;
   }
 
   /** Nothing is asked of anybody: for prompts that add up, and for none. */
   clearColumns(): void {
-    this.values.fill(0, 0, this.targets.length * COLUMNS);
+    this.values.fill(0, 0, this.#count * COLUMNS);
   }
 
   setLoad(k: number, load: { readonly full: boolean; readonly closed: boolean; learned: boolean }) {
     this.#flags[k] =
       (load.full ? FULL : 0) | (load.closed ? CLOSED : 0) | (load.learned ? LEARNED : 0);
+  }
+
+  setLearnedLoad(k: number, full: boolean, closed: boolean): void {
+    this.#flags[k] = LEARNED | (full ? FULL : 0) | (closed ? CLOSED : 0);
   }
 
   full(k: number): boolean {
@@ -113,12 +122,20 @@ export class Weighing {
   /** The candidate with the i-th least cost, the first of equal ones; -1 beyond the last. */
   ranked(i: number): number {
     if (this.#heaped < 0) this.#heapify();
-    while (this.#ranked.length <= i && this.#heaped > 0) this.#ranked.push(this.#pop());
-    return this.#ranked[i] ?? -1;
+    while (this.#rankedCount <= i && this.#heaped > 0) {
+      this.#ranked[this.#rankedCount] = this.#pop();
+      this.#rankedCount += 1;
+    }
+    return i < this.#rankedCount ? (this.#ranked[i] as number) : -1;
   }
 
   at(k: number): Scored {
-    return (this.#objects[k] ??= this.#make(k));
+    const made = this.#objects[this.#objectsOf.indexOf(k)];
+    if (made !== undefined) return made;
+    const object = this.#make(k);
+    this.#objects.push(object);
+    this.#objectsOf.push(k);
+    return object;
   }
 
   /** The least prefill of any candidate and its uncached tokens; null without candidates. */
@@ -142,7 +159,7 @@ export class Weighing {
   }
 
   #make(k: number): Scored {
-    const target = this.targets[k] as TargetState;
+    const target = this.target(k);
     const flags = this.#flags[k] as number;
     return {
       target,
@@ -177,6 +194,7 @@ export class Weighing {
     flags.set(this.#flags);
     this.#flags = flags;
     this.#heap = new Int32Array(room);
+    this.#ranked = new Int32Array(room);
   }
 
   #less(a: number, b: number): boolean {
@@ -186,7 +204,7 @@ export class Weighing {
   }
 
   #heapify(): void {
-    const count = this.targets.length;
+    const count = this.#count;
     for (let k = 0; k < count; k += 1) this.#heap[k] = k;
     this.#heaped = count;
     for (let at = (count >> 1) - 1; at >= 0; at -= 1) this.#sink(at);

@@ -257,6 +257,7 @@ export class CoreRig {
       maxTokens: null,
       clientDeadlineMs: null,
       bodyBytes: 1_000,
+      explain: true,
       prompts: [chainOf([this.#requests])],
       ...more,
     };

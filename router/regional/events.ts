@@ -48,6 +48,8 @@ export interface RouteRequest {
   readonly clientDeadlineMs: number | null;
   /** It was refused before, as its client says. Absent: it was not. */
   readonly comesAgain?: boolean;
+  /** Decisions about it show their candidates. Absent: they do not. */
+  readonly explain?: boolean;
   /** Bytes held in memory while it is queued. */
   readonly bodyBytes: number;
   /** One chain an element of a list prompt; none for light work. */

@@ -195,6 +195,10 @@ export class RequestDesk {
     return this.deps.isLora(model) ? model : null;
   }
 
+  private explains(headers: Explainable['headers']): boolean {
+    return this.reloadable.surface.explain && wantsExplain(headers);
+  }
+
   private begin(call: Call, request: OpenAiRequest, hold: BodyHold): void {
     const { request: asked, response } = call;
     if (response.destroyed || asked.socket.destroyed)
@@ -211,7 +215,7 @@ export class RequestDesk {
         path: call.path,
         arrivedMs: call.arrivedMs,
         readMs,
-        explain: this.reloadable.surface.explain && wantsExplain(asked.headers),
+        explain: this.explains(asked.headers),
         bodyBytes: request.bytes.length,
         retries: patience.retries,
         silenceMs: patience.silenceMs,
@@ -248,6 +252,7 @@ export class RequestDesk {
       // The client's clock runs while its body is read.
       clientDeadlineMs: deadlineMs === null ? null : Math.max(1, deadlineMs - spentMs),
       comesAgain: retries !== null && retries > 0,
+      explain: this.explains(headers),
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
     };

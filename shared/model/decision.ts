@@ -93,5 +93,6 @@ export interface Decision {
   readonly kind: DecisionKind;
   readonly target: Target | null;
   readonly reason: DecisionReason;
+  /** The best ones, and those removed; none where nobody asks for them (`explain`). */
   readonly candidates: readonly Candidate[];
 }
