@@ -56,7 +56,8 @@ export function failureOf(
   if (reason === 'context_length') {
     return {
       code: 'context_length_exceeded',
-      message: "The prompt is longer than the model's context.",
+      // Libraries know it by OpenAI's words, not by the code alone: LangChain makes an error of its own of it.
+      message: "The prompt exceeds the model's maximum context length.",
       retryAfterMs: null,
     };
   }
