@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo, Socket } from 'node:net';
 
 export interface Received {
+  readonly method: string;
   readonly path: string;
   readonly headers: IncomingMessage['headers'];
   readonly body: Buffer;
@@ -35,6 +36,7 @@ export async function startScriptedEngine(script: Script): Promise<ScriptedEngin
         });
       });
       const one: Received = {
+        method: request.method ?? 'GET',
         path: request.url ?? '',
         headers: request.headers,
         body: Buffer.concat(pieces),
