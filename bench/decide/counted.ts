@@ -83,6 +83,7 @@ function watchPrototypes(tally: Tally): Undo[] {
   };
   return [
     counting(PrefixTable.prototype, 'findNear', 'indexReads'),
+    counting(PrefixTable.prototype, 'findNth', 'indexReads'),
     counting(PrefixTable.prototype, 'find', 'indexReads'),
     counting(HolderSets.prototype, 'has', 'indexReads'),
     counting(HolderSets.prototype, 'unite', 'indexReads'),

@@ -12,19 +12,35 @@ export type PickSettings = Pick<RegionalSettings, 'tieMs' | 'tieRatio' | 'tieCan
 
 /** Probability of each cost to be drawn, in the order given. All 0 for no costs. */
 export function drawProbabilities(costs: readonly number[], settings: PickSettings): number[] {
-  const order = costs.map((_, k) => k).sort((a, b) => cost(costs, a) - cost(costs, b));
-  const least = cost(costs, order[0] ?? 0);
+  const probabilities: number[] = [];
+  let least = Number.POSITIVE_INFINITY;
+  for (let k = 0; k < costs.length; k += 1) {
+    probabilities.push(0);
+    least = Math.min(least, cost(costs, k));
+  }
   const tie = Math.max(settings.tieMs, settings.tieRatio * least);
-  const probabilities = costs.map(() => 0);
   let sum = 0;
-  for (const k of order.slice(0, settings.tieCandidates)) {
+  for (let n = 0; n < settings.tieCandidates; n += 1) {
+    const k = cheapest(costs, probabilities);
+    if (k < 0) break;
     const gap = cost(costs, k) - least;
     if (gap > tie) break;
     const weight = tie > 0 ? Math.exp(-gap / tie) : 1;
     probabilities[k] = weight;
     sum += weight;
   }
-  return sum > 0 ? probabilities.map((weight) => weight / sum) : probabilities;
+  if (sum > 0)
+    for (let k = 0; k < costs.length; k += 1) probabilities[k] = (probabilities[k] ?? 0) / sum;
+  return probabilities;
+}
+
+/** Index of the least cost without a weight yet, the first of equal ones; -1 for none. A weight is above 0. */
+function cheapest(costs: readonly number[], weights: readonly number[]): number {
+  let best = -1;
+  for (let k = 0; k < costs.length; k += 1) {
+    if (weights[k] === 0 && (best < 0 || cost(costs, k) < cost(costs, best))) best = k;
+  }
+  return best;
 }
 
 /** Index of the drawn one; -1 when all probabilities are 0. */

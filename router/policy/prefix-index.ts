@@ -219,8 +219,7 @@ export class PrefixIndex {
     let depth = 0;
     let row = NO_ROW;
     for (; depth < chunks; depth += 1) {
-      const low = hashes[2 * depth] as number;
-      row = this.#table.findNear(low, hashes[2 * depth + 1] as number, row - 1);
+      row = this.#table.findNth(hashes, depth, row - 1);
       if (row < 0) break;
       if (!walk.keep(held[row] as number, hoped[row] as number, depth)) return walk.depths;
     }

@@ -114,9 +114,12 @@ function cheapestOpen(state: RegionalState, rules: Rules, weighing: Weighing): n
   const open: number[] = [];
   for (let i = 0; i < weighing.count && open.length < state.settings.tieCandidates; i += 1) {
     const k = weighing.ranked(i);
-    if (!weighing.closed(k) && rules.hasRoom(k)) open.push(k);
+    if (weighing.closed(k) || !rules.hasRoom(k)) continue;
+    let at = open.length;
+    for (; at > 0 && (open[at - 1] as number) > k; at -= 1) open[at] = open[at - 1] as number;
+    open[at] = k;
   }
-  return open.sort((a, b) => a - b);
+  return open;
 }
 
 /** The engine's front end alone answers it: it takes no share of what is weighed, and waits for nothing. */
@@ -202,7 +205,8 @@ function sendReason(
   if (request.attempts > 0) return 'failover';
   if (weighing.count === 1) return 'only_candidate';
   if (holdsMost(weighing, chosen)) return 'prefix';
-  const tied = seen.probabilities.filter((probability) => probability > 0).length;
+  let tied = 0;
+  for (const probability of seen.probabilities) if (probability > 0) tied += 1;
   return tied > 1 ? 'tie_draw' : 'least_cost';
 }
 

@@ -126,6 +126,15 @@ export class PrefixTable {
     return there ? near : this.find(low, high);
   }
 
+  /** The same for the k-th of many hashes: words that are read here are no objects. */
+  findNth(hashes: Uint32Array, k: number, near: number): number {
+    const there =
+      this.#low[near] === hashes[2 * k] &&
+      this.#high[near] === hashes[2 * k + 1] &&
+      this.isUsed(near);
+    return there ? near : this.#findElsewhere(hashes, k);
+  }
+
   /**
    * The row of a hash, made with zeroed columns where there was none; it becomes the most recent.
    * `near` as above.
@@ -267,6 +276,10 @@ export class PrefixTable {
     this.#shards = Array.from({ length: shards }, () => new Int32Array(this.#wanted).fill(NONE));
     this.#counts = Array.from({ length: shards }, () => 0);
     for (let row = this.#oldest; row !== NONE; row = this.#newer[row] as number) this.#place(row);
+  }
+
+  #findElsewhere(hashes: Uint32Array, k: number): number {
+    return this.find(hashes[2 * k] as number, hashes[2 * k + 1] as number);
   }
 
   #shardOf(hash: number): number {
