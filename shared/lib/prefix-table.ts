@@ -37,8 +37,6 @@ export class PrefixTable {
   #shards: Int32Array[] = [];
   /** Rows in each shard. */
   #counts: number[] = [];
-  /** Buckets that a shard has in a full table of this storage. */
-  #wanted = 0;
   #free = NONE;
   /** Rows that there is storage for. */
   #capacity: number;
@@ -92,7 +90,7 @@ export class PrefixTable {
   /** Bytes of storage that has been touched, in use or not. */
   get bytes(): number {
     let buckets = 0;
-    for (const shard of this.#shards) buckets += Math.max(shard.length, this.#wanted);
+    for (const shard of this.#shards) buckets += shard.length;
     return this.rows * (ROW_BYTES + 4 * this.columns.length) + 4 * buckets;
   }
 
@@ -235,7 +233,6 @@ export class PrefixTable {
     this.#wider = 0;
     this.#capacity = wider;
     if (this.#shards.length === 1) this.#rehash();
-    else this.#wanted = bucketsFor(wider) / SHARDS;
   }
 
   #evictOldest(): void {
@@ -272,8 +269,8 @@ export class PrefixTable {
   #rehash(): void {
     const buckets = bucketsFor(this.#capacity);
     const shards = buckets > ONE_SHARD_MAX ? SHARDS : 1;
-    this.#wanted = buckets / shards;
-    this.#shards = Array.from({ length: shards }, () => new Int32Array(this.#wanted).fill(NONE));
+    const each = buckets / shards;
+    this.#shards = Array.from({ length: shards }, () => new Int32Array(each).fill(NONE));
     this.#counts = Array.from({ length: shards }, () => 0);
     for (let row = this.#oldest; row !== NONE; row = this.#newer[row] as number) this.#place(row);
   }
