@@ -71,6 +71,28 @@ test('where no instant is clean, an observation ends after three steps of tokens
   ]);
 });
 
+test('an instant settles its time after its last first token, in whatever order links tell them', () => {
+  const told = [
+    { toldMs: 300, atMs: 300, entry: entryOf('b', 250, 200) },
+    { toldMs: 302, atMs: 301, entry: entryOf('c', 250, 50) },
+    { toldMs: 350, atMs: 200, entry: entryOf('a', 150, 250) },
+    { toldMs: 900, atMs: 900, entry: entryOf('d', 850, 250) },
+  ];
+  const observer = new PrefillObserver();
+  const seen: [number, number][] = [];
+  for (let nowMs = 0; nowMs <= 1_500; nowMs += 1) {
+    for (const { toldMs, atMs, entry } of told) if (toldMs === nowMs) observer.passed(entry, atMs);
+    for (const { sums } of observer.glimpse(engineOf(null), nowMs)) {
+      seen.push([nowMs, sums.uncached]);
+    }
+  }
+  expect(seen).toEqual([
+    [700, 250],
+    [801, 250],
+    [1_400, 250],
+  ]);
+});
+
 describe('a request that shows no first token', () => {
   test('belongs to the next instant of a stream that was sent after it', () => {
     const observer = new PrefillObserver();

@@ -103,6 +103,7 @@ export class PrefillObserver {
   private stretch: Stretch | null = null;
   /** The last instant was clean. */
   private lastClean = false;
+  /** Before then no instant settles. */
   private wakeMs = Infinity;
 
   constructor(settings: ObserverSettings = OBSERVER_DEFAULTS) {
@@ -122,9 +123,12 @@ export class PrefillObserver {
 
   /** A first token. */
   passed(entry: LedgerEntry, atMs: number): void {
-    if (this.passes.length === 0) this.wakeMs = atMs + this.settings.settleMs;
-    if (this.passes.length < this.settings.maxPending * 4) this.passes.push({ entry, atMs });
-    else this.blurred(atMs);
+    if (this.passes.length >= this.settings.maxPending * 4) return this.blurred(atMs);
+    const { settleMs, sameMs } = this.settings;
+    // Where it begins before the first instant ends, or that goes on with it. Never later than there is something to do.
+    const firstEndMs = this.passes.length === 0 ? Infinity : this.wakeMs - settleMs;
+    if (atMs - firstEndMs <= sameMs) this.wakeMs = atMs + settleMs;
+    this.passes.push({ entry, atMs });
   }
 
   /** What was prefilled around this instant cannot be told. */
@@ -176,6 +180,8 @@ export class PrefillObserver {
 
   private group(engine: ObservedEngine, nowMs: number): void {
     const { settleMs } = this.settings;
+    // Every event asks, and passes of half a second wait: they are looked through only when some may have settled.
+    if (this.passes.length === 0 || nowMs < this.wakeMs) return;
     this.passes.sort((a, b) => a.atMs - b.atMs);
     while (this.passes.length > 0) {
       const first = this.passes[0];
