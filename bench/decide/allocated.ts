@@ -28,7 +28,8 @@ export function allocation(cell: Cell, decisions: number): Allocation {
   const run = (): number => {
     reportBefore(fleet, k);
     const before = heapBytes();
-    for (let end = k + BLOCK; k < end; k += 1) decideOnce(fleet, k);
+    for (let n = 0; n < BLOCK; n += 1) decideOnce(fleet, k + n);
+    k += BLOCK;
     return heapBytes() - before;
   };
   for (let warm = 0; warm < blocks / 4; warm += 1) run();

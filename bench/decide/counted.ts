@@ -71,15 +71,15 @@ function watchPrototypes(tally: Tally): Undo[] {
     return () => (methods[name] = plain);
   };
   const watching = (name: 'targets' | 'figures', figure: keyof Tally): Undo => {
-    const plain = Object.getOwnPropertyDescriptor(Roster.prototype, name);
-    const get = plain?.get as (this: Roster) => object;
+    const plain = Object.getOwnPropertyDescriptor(Roster.prototype, name) ?? {};
     Object.defineProperty(Roster.prototype, name, {
       configurable: true,
       get(this: Roster) {
-        return watched(get.call(this), () => (tally[figure] += 1));
+        const own = plain.get?.call(this) as object;
+        return watched(own, () => (tally[figure] += 1));
       },
     });
-    return () => Object.defineProperty(Roster.prototype, name, plain as PropertyDescriptor);
+    return () => Object.defineProperty(Roster.prototype, name, plain);
   };
   return [
     counting(PrefixTable.prototype, 'findNear', 'indexReads'),
