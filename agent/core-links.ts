@@ -129,6 +129,7 @@ export class AgentLink {
 
 export class LinkTable {
   private readonly links = new Map<LinkId, AgentLink>();
+  private withWelcome: readonly AgentLink[] = [];
   private order = 0;
 
   up(id: LinkId): AgentLink {
@@ -145,7 +146,8 @@ export class LinkTable {
 
   /** After a welcome: each link has its own instant for reports that are given in turn. */
   giveTurns(): void {
-    const links = [...this.welcomed()];
+    const links = [...this.links.values()].filter(({ router }) => router !== null);
+    this.withWelcome = links;
     links.forEach((link, index) => {
       link.turn = { index, count: links.length };
     });
@@ -155,9 +157,9 @@ export class LinkTable {
     return this.links.get(id);
   }
 
-  /** Links whose welcome has come. */
-  *welcomed(): IterableIterator<AgentLink> {
-    for (const link of this.links.values()) if (link.router !== null) yield link;
+  /** Links whose welcome has come, in the order of coming up: asked for each of them at every event. */
+  welcomed(): readonly AgentLink[] {
+    return this.withWelcome;
   }
 
   /** The longest least interval that a router has named, ms. */
