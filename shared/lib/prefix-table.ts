@@ -120,16 +120,21 @@ export class PrefixTable {
 
   /** The same for a hash that is probably in row `near`: rows that are made together lie together. */
   findNear(low: number, high: number, near: number): number {
-    const there = this.#low[near] === low && this.#high[near] === high && this.isUsed(near);
+    const there =
+      near >= 0 && this.isUsed(near) && this.#low[near] === low && this.#high[near] === high;
     return there ? near : this.find(low, high);
   }
 
-  /** The same for the k-th of many hashes: words that are read here are no objects. */
+  /**
+   * The same for the k-th of many hashes. Words that are read here, and within the arrays, are never made objects: a
+   * walk reads hundreds.
+   */
   findNth(hashes: Uint32Array, k: number, near: number): number {
     const there =
+      near >= 0 &&
+      this.isUsed(near) &&
       this.#low[near] === hashes[2 * k] &&
-      this.#high[near] === hashes[2 * k + 1] &&
-      this.isUsed(near);
+      this.#high[near] === hashes[2 * k + 1];
     return there ? near : this.#findElsewhere(hashes, k);
   }
 
