@@ -5,6 +5,7 @@
 import { Agent, errors, request, type Dispatcher } from 'undici';
 import type { Random } from '../../shared/lib/random.ts';
 import { expectedAnswer, type ChatMessage } from './answers.ts';
+import { differenceOf, readEvents, readJson, type Told } from './reading.ts';
 import type { Ended, Kind } from './verdict.ts';
 
 export interface ClientsOptions {
@@ -101,7 +102,7 @@ export class SoakClients {
 
   private async ask(router: number, ask: Ask): Promise<Ended> {
     const fromMs = performance.now();
-    const told = { text: '', ended: false, error: null as string | null };
+    const told: Told = { text: '', ended: false, error: null };
     let end: Ended['end'] | null = null;
     let detail = '';
     try {
@@ -113,8 +114,7 @@ export class SoakClients {
       else await readEvents(answer.body, told);
     } catch (error) {
       detail = String(error);
-      if (isTimeout(error)) end = 'hung';
-      else end = told.text === '' ? 'unconnected' : 'interrupted';
+      end = endOf(error, told.text !== '');
     }
     if (end === null && told.error !== null) {
       end = told.text === '' ? 'refused' : 'interrupted';
@@ -144,58 +144,12 @@ export class SoakClients {
   }
 }
 
-interface Told {
-  text: string;
-  /** As the protocol ends it, with the finish reason that is due. */
-  ended: boolean;
-  error: string | null;
-}
-
-function differenceOf(told: Told, expected: string): string | null {
-  if (!told.ended) return `ended without an end after ${told.text.length} characters`;
-  if (told.text === expected) return null;
-  return `"${told.text.slice(0, 80)}" instead of "${expected.slice(0, 80)}"`;
-}
-
-function readJson(text: string, told: Told): void {
-  const { choices } = JSON.parse(text) as {
-    choices: { message: { content: string }; finish_reason: string }[];
-  };
-  told.text = choices[0]?.message.content ?? '';
-  told.ended = choices[0]?.finish_reason === 'length';
-}
-
-async function readEvents(body: AsyncIterable<unknown>, told: Told): Promise<void> {
-  let rest = '';
-  let finish: string | null = null;
-  for await (const piece of body) {
-    const lines = (rest + String(piece)).split('\n');
-    rest = lines.pop() ?? '';
-    for (const line of lines) {
-      if (!line.startsWith('data:')) continue;
-      const data = line.slice(5).trim();
-      if (data === '[DONE]') {
-        told.ended = finish === 'length';
-        continue;
-      }
-      const event = JSON.parse(data) as StreamEvent;
-      if (event.error !== undefined) told.error = `error event ${event.error.code}`;
-      told.text += event.choices?.[0]?.delta?.content ?? '';
-      finish = event.choices?.[0]?.finish_reason ?? finish;
-    }
-  }
-}
-
-interface StreamEvent {
-  readonly error?: { readonly code?: string };
-  readonly choices?: readonly {
-    readonly delta?: { readonly content?: string };
-    readonly finish_reason?: string | null;
-  }[];
-}
-
-function isTimeout(error: unknown): boolean {
-  return error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
+function endOf(error: unknown, begun: boolean): Ended['end'] {
+  const { BodyTimeoutError, HeadersTimeoutError, HTTPParserError } = errors;
+  if (error instanceof HeadersTimeoutError || error instanceof BodyTimeoutError) return 'hung';
+  // It came to its end, and is neither HTTP nor JSON.
+  if (error instanceof HTTPParserError || error instanceof SyntaxError) return 'wrong';
+  return begun ? 'interrupted' : 'unconnected';
 }
 
 function pause(ms: number): Promise<void> {
