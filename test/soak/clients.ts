@@ -113,8 +113,11 @@ export class SoakClients {
       } else if (ask.kind === 'json') readJson(await answer.body.text(), told);
       else await readEvents(answer.body, told);
     } catch (error) {
-      detail = String(error);
-      end = endOf(error, told.text !== '');
+      // Behind an error event the connection is cut: the event is what was told.
+      if (told.error === null) {
+        detail = String(error);
+        end = endOf(error, told.text !== '');
+      }
     }
     if (end === null && told.error !== null) {
       end = told.text === '' ? 'refused' : 'interrupted';
