@@ -1,19 +1,23 @@
-// One metric: a row for each set of label values, and how its rows read in Prometheus' text format.
-//
-// Rows are plain numbers, found by their label values alone, because some are counted with every chunk of a stream:
-// whatever costs (names, escapes, sums of buckets) waits until somebody reads them.
+// One counter or histogram: a row for each set of label values. Rows are plain numbers, found by their label values alone,
+// because some are counted with every chunk of a stream: whatever costs (names, sums of buckets) waits until they are read.
 
 export type LabelValues = Readonly<Record<string, string>>;
 
+export interface Sample {
+  readonly metricName: string;
+  readonly labels: LabelValues;
+  readonly value: number;
+}
+
 interface Figures {
-  /** Lines of the exposition: `name` with the labels, rendered. */
-  lines(name: string, labels: string): readonly string[];
+  /** What is exposed of it, under `name` and with `labels` at least. */
+  samples(name: string, labels: LabelValues): readonly Sample[];
 }
 
 export class MetricRows<Row extends Figures> {
   private readonly names: readonly string[];
   private readonly make: () => Row;
-  private readonly rows = new Map<string, { readonly labels: string; readonly row: Row }>();
+  private readonly rows = new Map<string, { readonly labels: LabelValues; readonly row: Row }>();
 
   /** `names` of the labels; `make` makes a row at 0. */
   constructor(names: readonly string[], make: () => Row) {
@@ -28,7 +32,7 @@ export class MetricRows<Row extends Figures> {
     const found = this.rows.get(key);
     if (found !== undefined) return found.row;
     const row = this.make();
-    this.rows.set(key, { labels: this.rendered(labels), row });
+    this.rows.set(key, { labels: this.known(labels), row });
     return row;
   }
 
@@ -38,8 +42,8 @@ export class MetricRows<Row extends Figures> {
     if (this.names.length === 0) this.of({});
   }
 
-  lines(name: string): string[] {
-    return [...this.rows.values()].flatMap(({ labels, row }) => row.lines(name, labels));
+  samples(name: string): Sample[] {
+    return [...this.rows.values()].flatMap(({ labels, row }) => row.samples(name, labels));
   }
 
   private keyOf(labels: LabelValues): string {
@@ -50,30 +54,24 @@ export class MetricRows<Row extends Figures> {
     return key;
   }
 
-  private rendered(labels: LabelValues): string {
+  /** A copy: the caller may go on to use its own. */
+  private known(labels: LabelValues): LabelValues {
     const other = Object.keys(labels).find((name) => !this.names.includes(name));
     if (other !== undefined) throw new Error(`label '${other}' is not in the table`);
-    return this.names
-      .filter((name) => labels[name] !== undefined)
-      .map((name) => `${name}="${escaped(labels[name] ?? '')}"`)
-      .join(',');
+    return { ...labels };
   }
 }
 
-/** Of a counter or a gauge. */
-export class NumberRow implements Figures {
+export class CounterRow implements Figures {
   private value = 0;
 
   add(by: number): void {
+    if (by < 0) throw new Error('a counter cannot fall');
     this.value += finite(by);
   }
 
-  set(value: number): void {
-    this.value = finite(value);
-  }
-
-  lines(name: string, labels: string): readonly string[] {
-    return [line(name, labels, this.value)];
+  samples(metricName: string, labels: LabelValues): readonly Sample[] {
+    return [{ metricName, labels, value: this.value }];
   }
 }
 
@@ -96,27 +94,16 @@ export class HistogramRow implements Figures {
     this.counts[bucket] = (this.counts[bucket] as number) + 1;
   }
 
-  lines(name: string, labels: string): readonly string[] {
-    const rest = labels === '' ? '' : `,${labels}`;
+  samples(name: string, labels: LabelValues): readonly Sample[] {
     let count = 0;
     const buckets = [...this.bounds, '+Inf'].map((bound, index) => {
       count += this.counts[index] as number;
-      return line(`${name}_bucket`, `le="${bound}"${rest}`, count);
+      const le = String(bound);
+      return { metricName: `${name}_bucket`, labels: { le, ...labels }, value: count };
     });
-    return [
-      ...buckets,
-      line(`${name}_sum`, labels, this.sum),
-      line(`${name}_count`, labels, count),
-    ];
+    const sum = { metricName: `${name}_sum`, labels, value: this.sum };
+    return [...buckets, sum, { metricName: `${name}_count`, labels, value: count }];
   }
-}
-
-function line(name: string, labels: string, value: number): string {
-  return labels === '' ? `${name} ${value}` : `${name}{${labels}} ${value}`;
-}
-
-function escaped(value: string): string {
-  return value.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"');
 }
 
 function finite(value: number): number {

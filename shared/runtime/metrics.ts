@@ -2,7 +2,14 @@
 // exposition and the reference page. Base units, a fixed label set each, label values from closed lists or
 // configuration, never from clients.
 
-import { HistogramRow, type LabelValues, MetricRows, NumberRow } from './metric-rows.ts';
+import { Gauge, Registry, type Metric } from 'prom-client';
+import {
+  CounterRow,
+  HistogramRow,
+  type LabelValues,
+  MetricRows,
+  type Sample,
+} from './metric-rows.ts';
 
 export type { LabelValues } from './metric-rows.ts';
 
@@ -45,61 +52,70 @@ export interface Metrics<Name extends string> {
   readonly contentType: string;
 }
 
-const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
-
-/** Instruments of one process (or one role in it). */
+/** Instruments of one process (or one role in it) in a registry of their own. */
 export function createMetrics<Name extends string>(
   prefix: string,
   definitions: readonly (MetricDefinition & { readonly name: Name })[],
 ): Metrics<Name> {
-  const counters = new Map<string, MetricRows<NumberRow>>();
-  const gauges = new Map<string, MetricRows<NumberRow>>();
+  const registry = new Registry();
+  const counters = new Map<string, MetricRows<CounterRow>>();
+  const gauges = new Map<string, Gauge>();
   const histograms = new Map<string, MetricRows<HistogramRow>>();
-  for (const { name, type, labels, values = [], buckets = [] } of definitions) {
-    if (type === 'histogram') {
-      histograms.set(name, new MetricRows(labels, () => new HistogramRow(buckets)));
-      continue;
+  for (const definition of definitions) {
+    const { name, type, help, labels, values = [], buckets = [] } = definition;
+    if (type === 'gauge') {
+      const labelNames = [...labels];
+      gauges.set(name, new Gauge({ name: prefix + name, help, labelNames, registers: [registry] }));
+    } else if (type === 'counter') {
+      const rows = new MetricRows(labels, () => new CounterRow());
+      for (const value of values) rows.of({ [labels[0] ?? '']: value });
+      counters.set(name, rows);
+      registry.registerMetric(exposed(prefix, definition, rows));
+    } else {
+      const rows = new MetricRows(labels, () => new HistogramRow(buckets));
+      histograms.set(name, rows);
+      registry.registerMetric(exposed(prefix, definition, rows));
     }
-    const rows = new MetricRows(labels, () => new NumberRow());
-    for (const value of values) rows.of({ [labels[0] ?? '']: value });
-    (type === 'counter' ? counters : gauges).set(name, rows);
   }
-  const rowsOf = (name: string) =>
-    counters.get(name) ?? gauges.get(name) ?? known(histograms, name);
   return {
     add(name, labels = {}, by = 1) {
-      if (by < 0) throw new Error(`counter '${name}' cannot fall`);
       known(counters, name).of(labels).add(by);
     },
     observe(name, value, labels = {}) {
       known(histograms, name).of(labels).observe(value);
     },
     set(name, value, labels = {}) {
-      known(gauges, name).of(labels).set(value);
+      known(gauges, name).set(labels, value);
     },
     replace(name, rows) {
-      const instrument = gauges.get(name) ?? known(counters, name);
-      instrument.clear();
-      for (const { labels, value } of rows) {
-        if (value !== null) instrument.of(labels).add(value);
+      const present = rows.filter(
+        (row): row is GaugeRow & { readonly value: number } => row.value !== null,
+      );
+      const gauge = gauges.get(name);
+      if (gauge === undefined) {
+        const counter = known(counters, name);
+        counter.clear();
+        for (const { labels, value } of present) counter.of(labels).add(value);
+        return;
       }
+      gauge.reset();
+      for (const { labels, value } of present) gauge.set(labels, value);
     },
-    text: () =>
-      Promise.resolve(
-        `${definitions.map((each) => exposed(prefix, each, rowsOf(each.name))).join('\n\n')}\n`,
-      ),
-    contentType: CONTENT_TYPE,
+    text: () => registry.metrics(),
+    contentType: registry.contentType,
   };
 }
 
+/** Rows of ours as the registry asks for them. Its types know its own instruments only; it reads a name and what `get` says. */
 function exposed(
   prefix: string,
   { name, type, help }: MetricDefinition,
-  rows: { lines(name: string): readonly string[] },
-): string {
+  rows: { samples(name: string): readonly Sample[] },
+): Metric {
   const full = prefix + name;
-  const said = help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
-  return [`# HELP ${full} ${said}`, `# TYPE ${full} ${type}`, ...rows.lines(full)].join('\n');
+  const get = () =>
+    Promise.resolve({ name: full, help, type, aggregator: 'sum', values: rows.samples(full) });
+  return { name: full, get } as unknown as Metric;
 }
 
 function known<Instrument>(instruments: ReadonlyMap<string, Instrument>, name: string): Instrument {
