@@ -5,7 +5,8 @@
 //   upgrade   path, links' number, secret or certificate   else 404, 503, 401
 //   hello     within `helloTimeoutMs`, small, a version we speak, a pool that the secret may speak for
 //   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
-//   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's
+//   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's. Messages of
+//               all links together hold a turn of the event loop for some ms: the rest come in the turns after
 
 import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -31,6 +32,7 @@ import {
   type LinkFault,
   type LinkLimits,
 } from './link-socket.ts';
+import { LinkSlices } from './link-slices.ts';
 import type { Logger } from './log.ts';
 import type { Timers } from './timers.ts';
 import { peerCertificate, type PeerCertificate } from './tls-peer.ts';
@@ -118,6 +120,8 @@ interface Peer {
   readonly certified: boolean;
   readonly reachedAt: string | null;
   phase: 'greeting' | 'judging' | 'up';
+  /** Messages that wait for a later turn. */
+  waiting: number;
   cancelDeadline: () => void;
 }
 
@@ -130,6 +134,7 @@ class Links implements LinkServer {
   readonly #sockets = new Set<WebSocket>();
   readonly #warned = new Map<string, number>();
   readonly #pending = new Pending();
+  readonly #slices: LinkSlices;
   #stopBeat: () => void = () => undefined;
   #opened = 0;
   #closing = false;
@@ -138,6 +143,7 @@ class Links implements LinkServer {
   constructor(options: LinkServerOptions) {
     this.#options = options;
     this.#limits = { ...LINK_LIMITS, ...options.limits };
+    this.#slices = new LinkSlices(() => options.clock.nowMs());
     this.#http = createHttpServer(
       {
         http: {
@@ -305,7 +311,7 @@ class Links implements LinkServer {
       clock,
       timers,
       limits: this.#limits,
-      onFrame: (frame) => this.#receive(peer, frame),
+      onFrame: (frame) => this.#schedule(peer, frame),
       onFault: (fault) => this.#fault(peer, fault),
       onEnd: (reason) => this.#end(peer, reason),
     });
@@ -314,11 +320,27 @@ class Links implements LinkServer {
       socket: linkSocket,
       ...who,
       phase: 'greeting',
+      waiting: 0,
       cancelDeadline: timers.after(helloTimeoutMs ?? HELLO_TIMEOUT_MS, () => this.#late(peer)),
     };
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
     this.#peers.set(link, peer);
+  }
+
+  /** Nothing more is read from a link whose message has to wait for a later turn. */
+  #schedule(peer: Peer, frame: Uint8Array): void {
+    if (peer.phase !== 'up' || !this.#slices.isOver) {
+      return this.#slices.run(() => this.#receive(peer, frame));
+    }
+    peer.waiting += 1;
+    peer.socket.pause();
+    this.#slices.later(() => {
+      peer.waiting -= 1;
+      if (peer.socket.ended) return;
+      this.#receive(peer, frame);
+      if (peer.waiting === 0 && !peer.socket.ended) peer.socket.resume();
+    });
   }
 
   #receive(peer: Peer, frame: Uint8Array): void {

@@ -1,0 +1,69 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { fakeAgent, fakeRouter } from './link-fakes.ts';
+import { LinkSlices } from './link-slices.ts';
+
+test('work of one turn ends when its time is over, and what is left goes on in the next, in order', async () => {
+  let nowMs = 0;
+  const slices = new LinkSlices(() => nowMs);
+  const done: string[] = [];
+  const work = (name: string, ms: number) => () => {
+    done.push(name);
+    nowMs += ms;
+  };
+  const bring = (name: string, ms: number): void => {
+    if (slices.isOver) slices.later(work(name, ms));
+    else slices.run(work(name, ms));
+  };
+  for (const name of ['a', 'b', 'c', 'd', 'e']) bring(name, 6);
+  expect(done).toEqual(['a', 'b']);
+  await turn();
+  expect(done).toEqual(['a', 'b', 'c', 'd']);
+  await turn();
+  bring('f', 1);
+  expect(done).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
+});
+
+test('one piece of work that takes long holds the next back, whatever it is itself', async () => {
+  let nowMs = 0;
+  const slices = new LinkSlices(() => nowMs);
+  slices.run(() => (nowMs += 100));
+  expect(slices.isOver).toBe(true);
+  await turn();
+  await turn();
+  expect(slices.isOver).toBe(false);
+});
+
+test('messages that take long come over many turns, each once and in the order of their link', async () => {
+  const nowMs = { value: 0 };
+  let turns = 0;
+  const seen: { seq: number; turn: number }[] = [];
+  const count = 40;
+  const router = await fakeRouter({
+    clock: { nowMs: () => nowMs.value, wallMs: () => 0 },
+    onMessage: (_link, message) => {
+      if (message.kind !== 'prefix') return;
+      seen.push({ seq: message.seq, turn: turns });
+      nowMs.value += 4;
+    },
+  });
+  const agent = fakeAgent([`ws://127.0.0.1:${router.port}`]);
+  while (agent.messages.length === 0) await turn();
+  const [link] = agent.up;
+  const { replica } = { replica: '127.0.0.1:8000' as never };
+  for (let seq = 0; seq < count; seq += 1) {
+    const of = { replica, rank: 0, incarnation: 'i' as never, seq, runs: [], leaves: [] };
+    agent.client.send(link as never, { kind: 'prefix', ...of, evicted: new Uint32Array(0) });
+  }
+  while (seen.length < count) {
+    await turn();
+    turns += 1;
+  }
+  expect(seen.map(({ seq }) => seq)).toEqual(Array.from({ length: count }, (_, k) => k));
+  const perTurn = new Map<number, number>();
+  for (const one of seen) perTurn.set(one.turn, (perTurn.get(one.turn) ?? 0) + 1);
+  // Three messages are 12 ms; what is read in a turn comes before what waits in it.
+  expect(Math.max(...perTurn.values())).toBeLessThanOrEqual(6);
+  await agent.client.close();
+  await router.server.close();
+});
