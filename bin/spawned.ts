@@ -15,7 +15,7 @@ export class Spawned {
   constructor(words: readonly string[], env: Readonly<Record<string, string>> = {}) {
     this.process = spawn(SPILLWAY, words, {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { PATH: process.env['PATH'], ...env },
+      env: { ...kept(), ...env },
     });
     this.process.stdout?.on('data', (chunk) => this.#take(String(chunk)));
     this.process.stderr?.on('data', (chunk) => this.#take(String(chunk)));
@@ -54,4 +54,15 @@ export class Spawned {
       return match === null;
     });
   }
+}
+
+/** Of the environment: nothing that changes what a process does. */
+function kept(): Record<string, string> {
+  const names = ['PATH', 'NODE_COMPILE_CACHE'];
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = process.env[name];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
 }
