@@ -15,6 +15,7 @@ const STEPS: readonly Step[] = [
   { name: 'types', command: ['tsc', '--noEmit'] },
   { name: 'unused', command: ['knip'] },
   { name: 'docs', command: ['node', 'docs/generate.ts', '--check'] },
+  { name: 'decide', command: ['node', 'bench/decide/main.ts', '--quick'] },
   { name: 'tests', command: ['node', 'test/run.ts'] },
 ];
 
