@@ -19,6 +19,7 @@ import { LedgerHistory } from './policy/ledger-history.ts';
 import { Ledger, requestsOf } from './policy/ledger.ts';
 import type { LedgerEntry, LedgerLink, LedgerVerdict } from './policy/ledger.ts';
 import { LifeSigns } from './policy/life-signs.ts';
+import { phaseOf } from './policy/report-pace.ts';
 import { ScrapeRates } from './policy/scrape-rates.ts';
 import { SlotEstimate } from './policy/slots.ts';
 import { TokenRatio } from './policy/token-ratio.ts';
@@ -42,6 +43,8 @@ type KvMessage = Extract<AgentEvent, { readonly kind: 'kvEvents' | 'kvReplay' }>
 export class TargetState {
   readonly replica: ReplicaId;
   readonly rank: number;
+  /** Of its reports, where they go at set instants. */
+  readonly phase: number;
   readonly ledger: Ledger;
   readonly backlog = new Backlog();
   readonly history = new LedgerHistory();
@@ -73,6 +76,7 @@ export class TargetState {
   constructor(context: CoreContext, replica: ReplicaId, rank: number) {
     this.replica = replica;
     this.rank = rank;
+    this.phase = phaseOf(`${replica}#${rank}`);
     const { settings } = context;
     this.slots = new SlotEstimate(settings.runningMax);
     this.cost = new TargetCost(settings);

@@ -7,7 +7,7 @@ import type { CoreContext } from './core-context.ts';
 import { EngineState } from './core-engine.ts';
 import { LinkTable } from './core-links.ts';
 import type { AgentLink } from './core-links.ts';
-import { turnLengthMs, type PaceInput } from './policy/report-pace.ts';
+import { TURN_INTERVAL_MAX_MS, turnLengthMs, type PaceInput } from './policy/report-pace.ts';
 import { PrefixFeed } from './core-prefixes.ts';
 import { buildReport } from './core-report.ts';
 import type { AgentStatus } from './core-status.ts';
@@ -315,6 +315,10 @@ export class AgentCore {
       falling: target.backlog.size > 0,
       othersSent: target.ledger.sentByOthers(link.router),
       turn: this.links.inTurn ? link.turn : null,
+      lane:
+        link.minReportIntervalMs > TURN_INTERVAL_MAX_MS && link.turn.count > 1
+          ? { ...link.turn, phase: target.phase }
+          : null,
     };
   }
 

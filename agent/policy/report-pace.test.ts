@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ReportPace, turnLengthMs, type PaceInput } from './report-pace.ts';
+import { phaseOf, ReportPace, turnLengthMs, type PaceInput } from './report-pace.ts';
 
 const QUIET: PaceInput = {
   intervalMs: 50,
@@ -9,6 +9,7 @@ const QUIET: PaceInput = {
   falling: false,
   othersSent: 0,
   turn: null,
+  lane: null,
 };
 
 function paced(nowMs: number): ReportPace {
@@ -51,6 +52,44 @@ describe('a report is due', () => {
       [10_037.5, 50],
     ]);
     expect(turnLengthMs(4, 50)).toBe(12.5);
+  });
+});
+
+/** Reports to four links for two minutes in which every router sends all the time. */
+function toBusyRouters(phase: number): { readonly link: number; readonly atMs: number }[] {
+  const reports: { readonly link: number; readonly atMs: number }[] = [];
+  for (let index = 0; index < 4; index += 1) {
+    const pace = paced(0);
+    const lane = { index, count: 4, phase };
+    for (let nowMs = 1, othersSent = 0; nowMs < 120_000; nowMs += 1) {
+      othersSent += 1;
+      const input = { ...QUIET, intervalMs: 1_000, changed: true, othersSent, lane };
+      if (pace.dueMs(input) > nowMs) continue;
+      pace.reported(input, nowMs);
+      reports.push({ link: index, atMs: nowMs });
+    }
+  }
+  return reports.sort((a, b) => a.atMs - b.atMs);
+}
+
+describe('where the interval is long and all routers send', () => {
+  test('the links hear one after the other, never two within a slot, an interval each', () => {
+    for (const phase of [0, 0.4, 0.95]) {
+      const reports = toBusyRouters(phase);
+      const settled = reports.filter(({ atMs }) => atMs > 10_000);
+      const gaps = settled.slice(1).map(({ atMs }, k) => atMs - (settled[k]?.atMs ?? 0));
+      expect(Math.min(...gaps)).toBeGreaterThanOrEqual(249);
+      expect(reports.length / 4).toBeLessThanOrEqual(120 + 6);
+      expect(new Set(settled.slice(0, 4).map(({ link }) => link)).size).toBe(4);
+    }
+  });
+
+  test('targets have instants of their own, spread over the interval', () => {
+    const phases = Array.from({ length: 8 }, (_, k) => phaseOf(`replica-${k + 1}#0`));
+    phases.sort((a, b) => a - b);
+    const gaps = phases.map((phase, k) => (phases[k + 1] ?? (phases[0] ?? 0) + 1) - phase);
+    expect(Math.max(...gaps)).toBeLessThan(2 / 8);
+    expect(Math.min(...gaps)).toBeGreaterThan(0.5 / 8);
   });
 });
 

@@ -9,6 +9,10 @@
 // Budget: one report an interval over time, up to `BURST` of them ahead of it. In turn, a router that is told of room
 // has it for itself until the next one is told, and what it sends meanwhile is in that one's report: so they do not all
 // release into the same room.
+//
+// Where the interval is long and the budget is spent, each link has its instant (`lane`) always, another one for each
+// target: told of a target at the same time, all routers would send to the idle one, and none hears of the others for
+// an interval. So there is a target at any time of which this router alone has fresh news.
 
 /** Reports ahead of the budget. */
 const BURST = 4;
@@ -35,6 +39,23 @@ export interface PaceInput {
   readonly othersSent: number;
   /** Set while routers hold requests back. */
   readonly turn: Turn | null;
+  /** Set where the interval is long: when the link hears of the target once the budget is spent. */
+  readonly lane: Lane | null;
+}
+
+/** An instant of every interval: the link's among all of the agent's, after the target's own. */
+export interface Lane extends Turn {
+  /** Share of the interval, from 0 to 1. */
+  readonly phase: number;
+}
+
+const GOLDEN = (Math.sqrt(5) - 1) / 2;
+
+/** Of a target: names that count up lie far apart, and all of them about evenly. */
+export function phaseOf(name: string): number {
+  let sum = 0;
+  for (let k = 0; k < name.length; k += 1) sum += name.charCodeAt(k);
+  return (sum * GOLDEN) % 1;
 }
 
 export class ReportPace {
@@ -61,14 +82,17 @@ export class ReportPace {
     const soonMs = reportedMs + intervalMs;
     if (input.othersSent === this.othersSent) return Math.max(soonMs, this.wholeMs - intervalMs);
     const budgetMs = this.wholeMs - (BURST - 1) * intervalMs;
-    return Math.min(soonMs, Math.max(reportedMs + CLOSEST * intervalMs, budgetMs));
+    const closestMs = reportedMs + CLOSEST * intervalMs;
+    const spent = budgetMs > closestMs;
+    if (spent && input.lane !== null) return this.turnMs(input.lane, intervalMs, input.lane.phase);
+    return Math.min(soonMs, Math.max(closestMs, budgetMs));
   }
 
   /** The first instant of the turn that is not the last report's own. */
-  private turnMs({ index, count }: Turn, intervalMs: number): number {
+  private turnMs({ index, count }: Turn, intervalMs: number, phase = 0): number {
     if (this.reportedMs === -Infinity) return this.reportedMs;
     const slotMs = turnLengthMs(count, intervalMs);
-    const offsetMs = index * slotMs;
+    const offsetMs = index * slotMs + phase * intervalMs;
     const past = Math.floor((this.reportedMs + slotMs / 2 - offsetMs) / intervalMs);
     return (past + 1) * intervalMs + offsetMs;
   }
