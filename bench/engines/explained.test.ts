@@ -11,7 +11,7 @@ const line = (id: string, more: Partial<RequestLine>): readonly [string, Request
 describe('what the request log says of a cell', () => {
   const turns = [
     turnOf(0, 0, 900, { requestId: 'r1', replica: 'a' }),
-    turnOf(0, 1, 100, { requestId: 'r2', replica: 'a' }),
+    turnOf(0, 1, 100, { requestId: 'r2', replica: null }),
     turnOf(1, 0, 500, { requestId: 'r3', replica: 'b' }),
     turnOf(1, 1, 300, { requestId: 'r4', replica: 'a' }),
     turnOf(2, 0, null, { requestId: 'unlogged' }),

@@ -84,7 +84,7 @@ export function explain(
     spreadOf(of.flatMap(({ line }) => line.attemptTtftMs ?? []));
   return {
     replicas: counted(logged.map(({ line }) => line.replica ?? 'none')),
-    stayedShare: stayedShare(turns),
+    stayedShare: stayedShare(logged),
     reasons: counted(logged.map(({ line }) => line.reason ?? 'none')),
     firstQueueMs: queueMs(first),
     laterQueueMs: queueMs(later),
@@ -103,18 +103,20 @@ function counted(names: readonly string[]): Record<string, number> {
   return counts;
 }
 
-function stayedShare(turns: readonly TurnResult[]): number | null {
+/** By the log: an answer that began with keep-alive comments told no replica in its head. */
+function stayedShare(logged: readonly Logged[]): number | null {
   const places = new Map<string, string>();
-  for (const { conversation, turn, replica } of turns) {
-    if (replica !== null) places.set(`${conversation}/${turn}`, replica);
+  for (const { turn, line } of logged) {
+    if (typeof line.replica === 'string')
+      places.set(`${turn.conversation}/${turn.turn}`, line.replica);
   }
   let later = 0;
   let stayed = 0;
-  for (const { conversation, turn, replica } of turns) {
-    const before = places.get(`${conversation}/${turn - 1}`);
-    if (replica === null || before === undefined) continue;
+  for (const { turn, line } of logged) {
+    const before = places.get(`${turn.conversation}/${turn.turn - 1}`);
+    if (typeof line.replica !== 'string' || before === undefined) continue;
     later += 1;
-    if (before === replica) stayed += 1;
+    if (before === line.replica) stayed += 1;
   }
   return later === 0 ? null : stayed / later;
 }
@@ -146,7 +148,7 @@ function slowestOf(logged: readonly Logged[]): SlowTurn[] {
           conversation: turn.conversation,
           turn: turn.turn,
           ttftMs: turn.ttftMs,
-          replica: turn.replica,
+          replica: line.replica ?? null,
           reason: line.reason ?? null,
           queueMs: line.queueMs ?? null,
           engineMs: line.attemptTtftMs ?? null,
