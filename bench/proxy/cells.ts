@@ -45,7 +45,7 @@ export const CELLS: readonly Cell[] = [
 
 /** ms that a block of a cell is measured for: one stream at a time needs longer for a handful of requests. */
 export function blockMs({ shape }: Cell, quick: boolean): number {
-  if (quick) return 1_300;
+  if (quick) return 1_200;
   return Math.max(2_500, (10 * streamMs(shape)) / shape.concurrency);
 }
 

@@ -187,9 +187,13 @@ function growthRow(arm: string, { rss, live, wrong }: Grown): Row {
   return {
     ...{ cell: 'memory-100k', arm, wrong, rssMiB: (rss.at(-1)?.value ?? 0) / BYTES_PER_MIB },
     rssMiBHalf: (rss[0]?.value ?? 0) / BYTES_PER_MIB,
-    growthBytesPerRequest: slope?.slope ?? 0,
-    growthBytesPerRequestLow: slope?.low ?? 0,
-    growthBytesPerRequestHigh: slope?.high ?? 0,
+    ...(slope === null
+      ? {}
+      : {
+          growthBytesPerRequest: slope.slope,
+          growthBytesPerRequestLow: slope.low,
+          growthBytesPerRequestHigh: slope.high,
+        }),
     ...(Number.isFinite(liveSlope) ? { liveGrowthBytesPerRequest: liveSlope } : {}),
   };
 }
