@@ -4,10 +4,14 @@
 // they do not (a region of more than 60 agents, a slow link), the last figure says ever less of now, and only what this
 // router has itself sent there is certain:
 //
-//   backlog = left · e^(−age/150 ms) + W · (1 − e^(−age/150 ms))     left = max(0, reported − age)
+//   backlog = left · e^(−age/τ) + W · (1 − e^(−age/τ))     left = max(0, reported − age), τ = max(150 ms, W)
 //
 // with W the mean of what the pool's replicas report: the same for all, so that no old difference between replicas sends
-// a conversation away from its cache. The hold is then as long as the reports take: less would leave a replica idle.
+// a conversation away from its cache. A difference between replicas is worked off in about W: that is how long it tells.
+// The hold is then as long as the reports take: less would leave a replica idle.
+//
+// How late they come is told by one event at a time for each replica: from its sending to the first report that
+// includes it, which may have waited for the next report, so the least of several counts.
 //
 // Crowding: whatever prefill a request adds delays those that come behind it. A prefix that is computed again in a full
 // pool costs everybody, so prefill weighs, by one curve for all of the pool,
@@ -16,7 +20,7 @@
 
 import { reportIntervalMs } from './report-interval.ts';
 
-/** What is known of a backlog is worth e⁻¹ after so long, ms. */
+/** What is known of a backlog is worth e⁻¹ after so long at least, ms. */
 const KEEPS_MS = 150;
 const MEAN_MS = 5_000;
 /** Of the mean prefill: one in so many requests. */
@@ -109,6 +113,7 @@ export class PoolSight {
 export function backlogNowMs(view: View, reportedMs: number, ageMs: number): number {
   const left = Math.max(0, reportedMs - ageMs - view.lateMs);
   if (!view.blind) return left;
-  const keeps = Math.exp(-(ageMs + view.lateMs) / KEEPS_MS);
+  const keepsMs = Math.max(KEEPS_MS, view.meanWaitMs);
+  const keeps = Math.exp(-(ageMs + view.lateMs) / keepsMs);
   return left * keeps + view.meanWaitMs * (1 - keeps);
 }

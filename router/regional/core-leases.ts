@@ -140,6 +140,7 @@ export function tellLeases(state: RegionalState, target: TargetState, newLink: b
   if (link === null) return;
   target.seq = newLink ? 0 : target.seq + 1;
   target.unconfirmed = true;
+  target.asked = { seq: target.seq, atMs: state.nowMs };
   target.leasesFor = target.incarnation;
   const open: OpenLease[] = [];
   for (const lease of target.leases.values()) {
@@ -160,19 +161,21 @@ export function tellLeases(state: RegionalState, target: TargetState, newLink: b
 
 /** A report includes this router's events up to `ackedSeq`; below 0 it includes none. */
 export function acknowledge(target: TargetState, ackedSeq: number, nowMs: number): void {
+  const { asked } = target;
+  if (asked !== null && ackedSeq >= asked.seq) {
+    target.replica.pool.sight.acknowledged(nowMs - asked.atMs, nowMs);
+    target.asked = null;
+  }
   if (target.unconfirmed || ackedSeq < 0) {
     recount(target, ackedSeq);
     target.unconfirmed = ackedSeq < 0;
     return;
   }
-  let lastSentMs: number | null = null;
   for (const lease of target.unacked) {
     if (lease.sentSeq === null || lease.sentSeq > ackedSeq) break;
     target.unacked.delete(lease);
-    lastSentMs = lease.sentMs;
     if (!lease.pastPrefill) subtract(target.unackedSums, lease.sums);
   }
-  if (lastSentMs !== null) target.replica.pool.sight.acknowledged(nowMs - lastSentMs, nowMs);
   settle(target);
 }
 
@@ -309,6 +312,7 @@ function tell(state: RegionalState, target: TargetState, event: Unsequenced): nu
   const { replica, rank } = target;
   if (replica.link === null || target.leasesFor === undefined) return null;
   target.seq += 1;
+  target.asked ??= { seq: target.seq, atMs: state.nowMs };
   const message = { ...event, replica: replica.id, rank, seq: target.seq } as RouterMessage;
   state.emit({ kind: 'send', link: replica.link.id, message });
   return target.seq;

@@ -139,6 +139,8 @@ export interface TargetState {
   leasesFor: Incarnation | null | undefined;
   /** Of the last ledger event sent since then. */
   seq: number;
+  /** A ledger event that waits for its report: how late reports are; null where none does. */
+  asked: { readonly seq: number; readonly atMs: number } | null;
   /** No report has acknowledged that snapshot yet. */
   unconfirmed: boolean;
   readonly leases: Map<LeaseId, LeaseState>;

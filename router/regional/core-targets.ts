@@ -102,6 +102,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     report: null,
     receivedMs: Number.NEGATIVE_INFINITY,
     incarnation: null,
+    asked: null,
     leasesFor: undefined,
     seq: 0,
     unconfirmed: true,
