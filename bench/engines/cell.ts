@@ -52,6 +52,7 @@ export interface Bench {
   /** Path of the `spillway` that is measured. */
   readonly spillway: string;
   readonly settings: readonly string[];
+  readonly longWarmUp: boolean;
 }
 
 /** Reports of the warm-up fade before the load begins. */
@@ -63,11 +64,11 @@ const OTHERS_CORES = 0.1;
 
 export async function measureCell(cell: Cell, bench: Bench, folder: string): Promise<CellResult> {
   const { load, arm, seed } = cell;
-  const { engines, spillway, settings } = bench;
+  const { engines, spillway, settings, longWarmUp } = bench;
   await engines.reset();
   const running = await arm.start({ folder, engineUrls: engines.urls, spillway, settings });
   try {
-    await hold(warmUpOf(`${load.name} ${seed}`), running.doors);
+    await hold(warmUpOf(`${load.name} ${seed}`, longWarmUp), running.doors);
     await engines.untilAtRest();
     await delay(SETTLE_MS);
     const seen = await underLoad(workloadOf(load, seed), { running, engines, folder });

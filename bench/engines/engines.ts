@@ -30,6 +30,8 @@ export interface BenchEngine {
 
 export interface EnginesPlace {
   readonly kind: EngineKind;
+  /** KV cache of each. */
+  readonly kvTokens: number;
   /** Of the installed engine; unused where engines are simulated. */
   readonly install: string;
   /** Path of the `spillway` that simulates engines. */
@@ -41,13 +43,15 @@ export interface EnginesPlace {
 const NAMES = ['engine-a', 'engine-b'] as const;
 /** vllm-router asks engines to render each prompt, and without it forgets affinity in silence. */
 const FOR_PEERS = ['--enable-scale-out'] as const;
+const BLOCK_TOKENS = 32;
 const SERVE_LIMIT_MS = 300_000;
 const REST_LIMIT_MS = 120_000;
 const WARM_UPS = 2;
 
 /** What of the engines a result depends on. */
-export function engineDigest(kind: EngineKind): string {
-  const hash = createHash('sha256').update(JSON.stringify([kind, BEHIND_ROUTER, FOR_PEERS]));
+export function engineDigest(kind: EngineKind, kvTokens: number): string {
+  const flags = [BEHIND_ROUTER, FOR_PEERS, ...(kvTokens === KV_TOKENS ? [] : [kvTokens])];
+  const hash = createHash('sha256').update(JSON.stringify([kind, ...flags]));
   for (const file of ['config.json', 'tokenizer.json']) {
     hash.update(readFileSync(join(MODEL_FOLDER, file)));
   }
@@ -121,8 +125,10 @@ async function startOne(name: string, core: number, place: EnginesPlace): Promis
 }
 
 async function real(name: string, core: number, place: EnginesPlace): Promise<BenchEngine> {
+  const blocks = Math.round(place.kvTokens / BLOCK_TOKENS);
   const setup = {
-    flags: [...BEHIND_ROUTER.flags, ...FOR_PEERS],
+    // Of a flag that is given twice the last counts.
+    flags: [...BEHIND_ROUTER.flags, ...FOR_PEERS, '--num-gpu-blocks-override', String(blocks)],
     env: { VLLM_SERVER_DEV_MODE: '1' },
   };
   const engine = new Engine(await placeEngine(name, core, place.folder), place.install, setup);
@@ -142,7 +148,7 @@ async function simulated(name: string, place: EnginesPlace): Promise<BenchEngine
     command: place.spillway,
     args: [
       ...['engine-sim', '--profile', 'cpu-tiny-llama', '--dev-mode', '--loading-ms', '0'],
-      ...['--port', String(port), '--model', MODEL, '--kv-tokens', String(KV_TOKENS)],
+      ...['--port', String(port), '--model', MODEL, '--kv-tokens', String(place.kvTokens)],
       ...FOR_PEERS,
     ],
     logPath: join(place.folder, `${name}.log`),

@@ -118,15 +118,11 @@ async function measureAll(open: readonly Found[], options: Options): Promise<boo
   const folder = mkdtempSync(join(tmpdir(), 'spillway-bench-engines-'));
   const spillway = copyProduct(join(folder, 'code'));
   say(`${open.length} cells to measure, logs of the engines in ${folder}`);
-  const { engines: kind } = options;
-  const engines = await startEngines({ kind, install, folder, spillway });
+  const conditions = conditionsOf(options);
+  const engines = await startEngines({ ...conditions, install, folder, spillway });
   say(`engines are up after ${seconds(performance.now() - startMs)} s`);
   try {
-    await measureCells(
-      open,
-      { kind, engines, spillway, settings: options.settings },
-      options.limitMs + startMs,
-    );
+    await measureCells(open, { ...conditions, engines, spillway }, options.limitMs + startMs);
   } finally {
     await engines.stop();
   }
@@ -191,14 +187,16 @@ function report(options: Options, arms: readonly Arm[], skipped: readonly string
   }
   say('');
   const sim = options.engines === 'sim' ? ' SIMULATED ENGINES' : '';
-  const tried = options.settings.map((setting) => ` --set ${setting}`).join('');
+  const kv = `, KV caches of ${options.kvTokens} tokens`;
+  const warm = options.longWarmUp ? ', long warm-up' : '';
+  const tried = `${kv}${warm}${options.settings.map((setting) => ` --set ${setting}`).join('')}`;
   say(`Spillway ${VERSION}, code ${productRevision()}, ${machine()}${sim}${tried}`);
   for (const line of [...aimLines(aims), ...skipped]) say(line);
   if (options.json) {
     const flat = comparisons.map(({ load, ratio, ...rest }) => ({ cell: load, ...rest, ...ratio }));
-    const { engines, settings } = options;
+    const { engines, settings, kvTokens, longWarmUp } = options;
     const what = { version: VERSION, revision: productRevision(), machine: machine() };
-    const about = { ...what, engines, settings };
+    const about = { ...what, engines, kvTokens, longWarmUp, settings };
     console.log(JSON.stringify({ ...about, rows, comparisons: flat, aims, skipped }));
   }
   const failed = skipped.length > 0 || aims.some(({ outcome }) => outcome !== 'met');
@@ -218,8 +216,8 @@ function storedOf(load: Load, options: Options, arms: readonly Arm[]): LoadCells
   return cells;
 }
 
-function conditionsOf({ engines: kind, settings }: Options): Conditions {
-  return { kind, settings };
+function conditionsOf({ engines: kind, settings, kvTokens, longWarmUp }: Options): Conditions {
+  return { kind, settings, kvTokens, longWarmUp };
 }
 
 function machine(): string {

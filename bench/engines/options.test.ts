@@ -40,12 +40,19 @@ describe('what bench:engines is asked for', () => {
     expect(read('--report')).toMatchObject({ stored: 'take', reportOnly: true });
   });
 
+  it('names what is tried beside what is measured', () => {
+    expect(read()).toMatchObject({ kvTokens: 32_768, longWarmUp: false, settings: [] });
+    const tried = read('--kv-tokens', '16384', '--long-warm-up', '--set', 'a=1', '--set', 'b=2');
+    expect(tried).toMatchObject({ kvTokens: 16_384, longWarmUp: true, settings: ['a=1', 'b=2'] });
+  });
+
   it.each([
     [['--loads', 'moderate,huge'], 'no load is called huge'],
     [['--arms', 'haproxy'], 'no arm is called haproxy'],
     [['--seeds', '0'], 'no seeds: 0'],
     [['--seeds', 'many'], 'no seeds: many'],
     [['--minutes', 'ten'], 'no number of minutes: ten'],
+    [['--kv-tokens', '1000'], 'no KV cache: 1000'],
     [['--resume', '--fresh'], '--resume, --fresh and --report exclude each other'],
   ])('cannot be %j', (args, why) => {
     expect(parseOptions(args, ARMS)).toBe(why);

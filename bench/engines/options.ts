@@ -1,6 +1,7 @@
 // What `npm run bench:engines` is asked for.
 
 import { parseArgs } from 'node:util';
+import { KV_TOKENS } from '../../test/engines/vllm.ts';
 import { LOADS, QUICK, SEEDS, type Load } from './loads.ts';
 import type { EngineKind } from './engines.ts';
 
@@ -12,6 +13,9 @@ export interface Options {
   readonly engines: EngineKind;
   /** Settings of Spillway's routers that are tried. */
   readonly settings: readonly string[];
+  /** KV cache of each engine. */
+  readonly kvTokens: number;
+  readonly longWarmUp: boolean;
   /** Cells of the same key that are there: taken, or measured again, or (null) a reason to ask. */
   readonly stored: 'take' | 'renew' | null;
   /** Tables of what is there; measures nothing. */
@@ -23,13 +27,19 @@ export interface Options {
   readonly limitMs: number;
 }
 
+/** `--max-model-len` of the engines. */
+const LEAST_KV_TOKENS = 16_384;
+
 export const USAGE = `usage: npm run bench:engines -- [--quick] [--loads A,B] [--arms A,B] [--seeds N | --seeds A,B]
-       [--resume | --fresh | --report] [--minutes N] [--set PATH=VALUE…] [--json] [--strict] [--engine-sim]
+       [--resume | --fresh | --report] [--minutes N] [--kv-tokens N] [--long-warm-up] [--set PATH=VALUE…]
+       [--json] [--strict] [--engine-sim]
 
 --quick: one load, Spillway and one other arm, three seeds: under 8 minutes once engines are up.
 --seeds: how many, or which ones. --minutes: begin no cell that would not end in this time.
 --resume: take what is measured already of this code and load; --fresh: measure it again;
 --report: measure nothing, show what there is. --engine-sim: simulated engines, to develop the benchmark: no result.
+--kv-tokens: KV cache of each engine, ${KV_TOKENS} if not said. --long-warm-up: half a minute, where a router's first seconds
+are not what is asked about.
 --set: a setting of Spillway's routers that is tried, e.g. router.routing.holdMs=80; said with every result.
 --json: one object on stdout, tables on stderr. --strict: missed aims and arms that cannot run make the status 1.
 Loads: ${LOADS.map(({ name }) => name).join(', ')}.`;
@@ -53,6 +63,9 @@ export function parseOptions(
   if (seeds === null) return `no seeds: ${flags.seeds}`;
   const minutes = flags.minutes === undefined ? Infinity : Number(flags.minutes);
   if (!(minutes > 0)) return `no number of minutes: ${flags.minutes}`;
+  const kvTokens = flags['kv-tokens'] === undefined ? KV_TOKENS : Number(flags['kv-tokens']);
+  // The longest prompt must fit, else an engine does not start.
+  if (!(kvTokens >= LEAST_KV_TOKENS)) return `no KV cache: ${flags['kv-tokens']}`;
   if ([flags.resume, flags.fresh, flags.report].filter(Boolean).length > 1) {
     return '--resume, --fresh and --report exclude each other';
   }
@@ -61,6 +74,8 @@ export function parseOptions(
     arms: chosen,
     seeds,
     settings: flags.set,
+    kvTokens,
+    longWarmUp: flags['long-warm-up'],
     engines: flags['engine-sim'] ? 'sim' : 'vllm',
     stored: flags.fresh ? 'renew' : flags.resume || flags.report ? 'take' : null,
     reportOnly: flags.report,
@@ -78,6 +93,8 @@ interface Flags {
   readonly seeds?: string | undefined;
   readonly minutes?: string | undefined;
   readonly set: readonly string[];
+  readonly 'kv-tokens'?: string | undefined;
+  readonly 'long-warm-up': boolean;
   readonly resume: boolean;
   readonly fresh: boolean;
   readonly report: boolean;
@@ -98,6 +115,8 @@ function readFlags(args: readonly string[]): Flags | string {
         arms: { type: 'string' },
         seeds: { type: 'string' },
         minutes: { type: 'string' },
+        'kv-tokens': { type: 'string' },
+        'long-warm-up': flag,
         set: { type: 'string', multiple: true, default: [] },
         resume: flag,
         fresh: flag,

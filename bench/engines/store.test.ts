@@ -10,7 +10,7 @@ import { cellFolder, clearCell, readCell, writeCell } from './store.ts';
 const root = mkdtempSync(join(tmpdir(), 'spillway-store-'));
 afterAll(() => rmSync(root, { recursive: true }));
 
-const VLLM = { kind: 'vllm', settings: [] } as const;
+const VLLM = { kind: 'vllm', settings: [], kvTokens: 32_768, longWarmUp: false } as const;
 const [load] = LOADS;
 const arm = (revision: string, name = 'spillway'): Arm =>
   ({ name, revision: () => revision, spillway: name.startsWith('spillway') }) as Arm;
@@ -26,6 +26,8 @@ describe('a kept cell', () => {
       cellFolder(root, { ...cell, seed: 4 }, VLLM),
       cellFolder(root, { ...cell, load: LOADS[1]! }, VLLM),
       cellFolder(root, cell, { ...VLLM, kind: 'sim' }),
+      cellFolder(root, cell, { ...VLLM, kvTokens: 16_384 }),
+      cellFolder(root, cell, { ...VLLM, longWarmUp: true }),
       cellFolder(root, cell, { ...VLLM, settings: ['router.routing.holdMs=80'] }),
     ];
     expect(new Set([folder, ...others]).size).toBe(1 + others.length);

@@ -21,6 +21,8 @@ export interface Conditions {
   readonly kind: EngineKind;
   /** Of Spillway's routers. */
   readonly settings: readonly string[];
+  readonly kvTokens: number;
+  readonly longWarmUp: boolean;
 }
 
 export function resultsFolder(): string {
@@ -54,20 +56,19 @@ export function writeCell(folder: string, result: CellResult): void {
   renameSync(open, join(folder, FILE));
 }
 
-function digestOf({ load, arm, seed }: Cell, { kind, settings }: Conditions): string {
-  const ours = arm.spillway ? settings : [];
-  const parts = [arm.revision(), ...ours, engineDigest(kind), sentDigest(load, seed)];
+function digestOf({ load, arm, seed }: Cell, under: Conditions): string {
+  const ours = arm.spillway ? under.settings : [];
+  const engines = engineDigest(under.kind, under.kvTokens);
+  const parts = [arm.revision(), ...ours, engines, sentDigest(load, seed, under.longWarmUp)];
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12);
 }
 
 /** By load and seed: all arms are sent the same, and a load is some megabytes to write. */
 const sent = new Map<string, string>();
 
-function sentDigest(load: Load, seed: number): string {
+function sentDigest(load: Load, seed: number, longWarmUp: boolean): string {
   const name = `${load.name} ${seed}`;
-  const known = sent.get(name);
-  if (known !== undefined) return known;
-  const digest = `${workloadOf(load, seed).digest} ${warmUpOf(name).digest}`;
-  sent.set(name, digest);
-  return digest;
+  const known = sent.get(name) ?? workloadOf(load, seed).digest;
+  sent.set(name, known);
+  return `${known} ${warmUpOf(name, longWarmUp).digest}`;
 }

@@ -49,14 +49,16 @@ interface Message {
 
 const BYTES_PER_TOKEN = 3.4;
 const WARM_UP: LoadShape = { conversations: 6, perSecond: 2, turns: 2 };
+/** Half a minute: what a router does in its first seconds alone is over. */
+const LONG_WARM_UP: LoadShape = { conversations: 11, perSecond: 0.4, turns: 4 };
 
 export function workloadOf(load: Load, seed: number): Workload {
   return build(`${load.name} ${seed}`, load.shape);
 }
 
 /** What goes through every arm before it is measured: routers learn what engines are like, and code is compiled. */
-export function warmUpOf(name: string): Workload {
-  return build(`the warm-up of ${name}`, WARM_UP);
+export function warmUpOf(name: string, long = false): Workload {
+  return build(`the warm-up of ${name}`, long ? LONG_WARM_UP : WARM_UP);
 }
 
 function build(name: string, shape: LoadShape): Workload {
