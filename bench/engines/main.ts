@@ -69,7 +69,9 @@ async function main(args: readonly string[]): Promise<number> {
   killGroupsOnExit();
   const { arms, skipped } = armsOf(options);
   const found = findCells(options, arms);
-  const open = found.filter(({ stored }) => options.stored !== 'take' || stored === null);
+  const open = found.filter(
+    ({ stored }) => options.stored !== 'take' || stored === null || stored.marks.length > 0,
+  );
   if (options.stored === null && open.some(({ stored }) => stored !== null)) {
     const there = found.filter(({ stored }) => stored !== null).length;
     console.error(

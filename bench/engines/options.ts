@@ -36,7 +36,7 @@ export const USAGE = `usage: npm run bench:engines -- [--quick] [--loads A,B] [-
 
 --quick: one load, Spillway and one other arm, three seeds: under 8 minutes once engines are up.
 --seeds: how many, or which ones. --minutes: begin no cell that would not end in this time.
---resume: take what is measured already of this code and load; --fresh: measure it again;
+--resume: take what is measured of this code and load and not marked as doubtful; --fresh: measure it again;
 --report: measure nothing, show what there is. --engine-sim: simulated engines, to develop the benchmark: no result.
 --kv-tokens: KV cache of each engine, ${KV_TOKENS} if not said. --long-warm-up: half a minute, where a router's first seconds
 are not what is asked about.
