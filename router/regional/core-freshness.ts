@@ -23,9 +23,10 @@ const PROBE_MAX_MS = 30_000;
 export function noteFresh(state: RegionalState, replica: ReplicaState): void {
   replica.reportedMs = state.nowMs;
   replica.leftMs = null;
-  touch(replica);
+  if (replica.down) touch(replica);
   replica.down = false;
   if (replica.state === 'fresh' && replica.lostMs === null) return;
+  touch(replica);
   replica.state = 'fresh';
   replica.lostMs = null;
   noteCount(state, replica.pool);
