@@ -38,6 +38,8 @@ const METADATA_CHARS = 4_096;
 const TYPE_CHARS = 256;
 const SANE = /^[\x20-\x7e]+$/;
 const JSON_TYPE = /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i;
+/** One for all: what reaches it is dropped, and a trace of the stack for each would cost more than the rest of an end. */
+const OVER = new Error('attempt is over');
 const OPAQUE: AnswerVerdict = { kind: 'complete', usage: null };
 
 export interface UpstreamOrder {
@@ -170,7 +172,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.controller = controller;
-    if (this.phase === 'over') return controller.abort(new Error('attempt is over'));
+    if (this.phase === 'over') return controller.abort(OVER);
     this.phase = 'waiting';
     this.sentMs = this.owner.nowMs();
   }
@@ -386,7 +388,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
     this.giveRoom();
     this.held.clear();
     // Destroys the connection, unless its answer was read to the end: undici ignores the abort then.
-    this.controller?.abort(new Error('attempt is over'));
+    this.controller?.abort(OVER);
     this.owner.over(result, this.committedAt !== null, clientError);
   }
 }

@@ -242,7 +242,7 @@ export class Exchange implements UpstreamOwner {
     }
     const [first] = pieces;
     const piece = pieces.length === 1 && first !== undefined ? first : Buffer.concat(pieces);
-    if (this.reply.write(piece, now)) return true;
+    if (this.reply.write(piece, now, this.upstream?.whole)) return true;
     if (this.slowSinceMs === null) {
       this.slowSinceMs = now;
       this.reply.onceDrained(() => {

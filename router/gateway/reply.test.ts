@@ -1,0 +1,163 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import { connect, type AddressInfo, type Socket } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { Reply } from './reply.ts';
+
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+interface Served {
+  readonly reply: Reply;
+  /** Of requests that came with it. */
+  readonly others: readonly ServerResponse[];
+  /** Writes of the connection so far: each leaves as one. */
+  readonly writes: () => number;
+}
+
+/** One request of a raw client, with its reply in hand. */
+async function serve(head: string): Promise<Served & { readonly client: Socket }> {
+  const others: ServerResponse[] = [];
+  const server = createServer({ noDelay: true }, (_request, response) => others.push(response));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const client = connect(port, '127.0.0.1');
+  closers.push(() => {
+    client.destroy();
+    server.close();
+    server.closeAllConnections();
+  });
+  client.write(head);
+  await once(server, 'request');
+  const response = others.shift() as ServerResponse;
+  return { client, others, ...replyOf(response) };
+}
+
+function replyOf(response: ServerResponse): Pick<Served, 'reply' | 'writes'> {
+  const reply = new Reply(response, { 'x-request-id': 'r' }, { nowMs: 0, breakOff: () => {} });
+  const handle = (response.socket as unknown as { readonly _handle: object })._handle;
+  let writes = 0;
+  for (const name of ['writeBuffer', 'writev', 'writeLatin1String', 'writeUtf8String']) {
+    const own = Reflect.get(handle, name) as (...args: unknown[]) => unknown;
+    Object.assign(handle, {
+      [name](...args: unknown[]) {
+        writes += 1;
+        return own.apply(handle, args);
+      },
+    });
+  }
+  return { reply, writes: () => writes };
+}
+
+const GET = 'GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n';
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+async function read(client: Socket): Promise<string> {
+  let text = '';
+  client.on('data', (piece) => (text += piece.toString('latin1')));
+  await once(client, 'end');
+  return text;
+}
+
+test('each piece of a stream leaves in one write, the last one with the end', async () => {
+  const { client, reply, writes } = await serve(GET);
+  const text = read(client);
+  reply.beginStream('text/event-stream', {});
+  const counts = [];
+  for (const piece of ['data: 1\n\n', 'data: 22\n\n', 'data: [DONE]\n\n']) {
+    const last = piece.includes('DONE');
+    reply.write(Buffer.from(piece), 1, last);
+    if (last) reply.end();
+    await turn();
+    counts.push(writes());
+  }
+  expect(counts).toEqual([1, 2, 3]);
+  const body = (await text).split('\r\n\r\n').slice(1).join('\r\n\r\n');
+  expect(body).toBe('9\r\ndata: 1\n\n\r\na\r\ndata: 22\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n');
+});
+
+test('pieces of one turn of the loop keep their order, behind the head and before the end', async () => {
+  const { client, reply, writes } = await serve(GET);
+  const text = read(client);
+  reply.beginStream('text/event-stream', {});
+  for (const turns of [['a', 'b'], ['c'], ['d', 'e']]) {
+    for (const piece of turns) reply.write(Buffer.from(piece), 1);
+    await turn();
+  }
+  reply.write(Buffer.from('f'), 1, true);
+  reply.write(Buffer.from('g'), 1);
+  reply.end();
+  const chunks = (await text).split('\r\n\r\n').slice(1).join('\r\n\r\n');
+  expect(chunks.replaceAll(/[\da-f]+\r\n([a-g]*)\r\n/g, '$1')).toBe('abcdefg');
+  expect(chunks.endsWith('\r\n0\r\n\r\n')).toBe(true);
+  expect(writes()).toBeLessThanOrEqual(5);
+});
+
+test('a whole answer leaves in one write, whatever its bytes', async () => {
+  const body = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
+  const { client, reply, writes } = await serve(GET);
+  const text = read(client);
+  reply.beginAnswer(200, { contentType: 'application/octet-stream', length: 256 }, {});
+  reply.write(body, 1);
+  reply.end();
+  await turn();
+  expect(writes()).toBe(1);
+  expect((await text).endsWith(`\r\n\r\n${body.toString('latin1')}`)).toBe(true);
+});
+
+test('a client of HTTP/1.0 gets its stream without chunks', async () => {
+  const { client, reply } = await serve('GET / HTTP/1.0\r\n\r\n');
+  const text = read(client);
+  reply.beginStream('text/event-stream', {});
+  for (const piece of ['data: 1\n\n', 'data: 2\n\n']) {
+    reply.write(Buffer.from(piece), 1);
+    await turn();
+  }
+  reply.end();
+  expect(await text).toMatch(/\r\n\r\ndata: 1\n\ndata: 2\n\n$/);
+});
+
+test('an answer that waits behind another on its connection keeps its place', async () => {
+  const { client, reply, others } = await serve(
+    'GET /1 HTTP/1.1\r\nhost: x\r\n\r\nGET /2 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n',
+  );
+  const later = others[0] as ServerResponse;
+  const second = new Reply(later, {}, { nowMs: 0, breakOff: () => {} });
+  const text = read(client);
+  for (const each of [second, reply]) {
+    each.beginStream('text/event-stream', {});
+    for (const piece of ['a', 'b']) {
+      each.write(Buffer.from(each === second ? piece : piece.toUpperCase()), 1);
+      await turn();
+    }
+  }
+  second.end();
+  reply.end();
+  expect((await text).replaceAll(/HTTP\/1.1 200[^]*?\r\n\r\n/g, '')).toBe(
+    '1\r\nA\r\n1\r\nB\r\n0\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n',
+  );
+});
+
+test('a client that takes nothing makes writes say so, and its room is told of once', async () => {
+  const { client, reply } = await serve(GET);
+  client.pause();
+  reply.beginStream('text/event-stream', {});
+  const piece = Buffer.alloc(8 * 1_024, 'x');
+  let taken = 0;
+  while (reply.write(piece, 1)) {
+    taken += 1;
+    await turn();
+  }
+  let drained = 0;
+  reply.onceDrained(() => (drained += 1));
+  expect(reply.pendingBytes).toBeGreaterThan(0);
+  client.resume();
+  client.on('data', () => {});
+  while (drained === 0) await turn();
+  expect(reply.flushed).toBe(true);
+  expect(taken).toBeGreaterThan(0);
+  reply.end();
+});
