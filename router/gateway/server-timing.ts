@@ -25,17 +25,19 @@ export interface ServerTimes {
 export function serverTiming(times: ServerTimes): string {
   const { arrivedMs, readMs, decideMs, firstAttemptMs, lastAttemptMs, nowMs } = times;
   const decidedMs = readMs + (decideMs ?? 0);
-  const entries: (readonly [string, number | null])[] = [
-    ['read', readMs - arrivedMs],
-    ['decide', decideMs],
-    ['queue', (firstAttemptMs ?? nowMs) - decidedMs],
-    ['retry', times.attempts > 1 ? between(firstAttemptMs, lastAttemptMs) : null],
-    ['engine', between(lastAttemptMs, nowMs)],
-    [times.firstToken ? 'ttft' : 'total', nowMs - arrivedMs],
-  ];
-  return entries
-    .flatMap(([name, ms]) => (ms === null ? [] : `${name};dur=${rounded(ms)}`))
-    .join(', ');
+  const retryMs = times.attempts > 1 ? between(firstAttemptMs, lastAttemptMs) : null;
+  return (
+    entry('read', readMs - arrivedMs) +
+    entry(', decide', decideMs) +
+    entry(', queue', (firstAttemptMs ?? nowMs) - decidedMs) +
+    entry(', retry', retryMs) +
+    entry(', engine', between(lastAttemptMs, nowMs)) +
+    entry(times.firstToken ? ', ttft' : ', total', nowMs - arrivedMs)
+  );
+}
+
+function entry(name: string, ms: number | null): string {
+  return ms === null ? '' : `${name};dur=${rounded(ms)}`;
 }
 
 function between(fromMs: number | null, toMs: number | null): number | null {

@@ -116,10 +116,11 @@ export async function startHttpListener(options: ListenerOptions): Promise<HttpL
     stallMs: () => clientStallMs,
     cut: () => options.onLimit('client_stall'),
   });
+  const routes = new RouteTable(options.routes);
   const handle = (request: IncomingMessage, response: ServerResponse): void => {
     refusals.parsed(request, response);
     lastBytes.watch(response);
-    void serve(options, refusals, { request, response, lastBytes });
+    void serve(options, refusals, { request, response, lastBytes, routes });
   };
   const http = {
     connectionsCheckingInterval: 1_000,
@@ -216,9 +217,8 @@ async function serve(
   // A client that resets its connection is seen as a closed response; the error itself says nothing more.
   response.on('error', () => undefined);
   try {
-    const onPath = routesOn(options.routes, call.path);
-    if (call.answerPreflight(onPath)) return;
-    const route = findRoute(onPath, call);
+    if (call.answerPreflight()) return;
+    const route = findRoute(call.onPath, call);
     if (route.open !== true) call.client = options.door(call);
     await route.handle(call);
   } catch (cause) {
@@ -232,6 +232,29 @@ interface HttpExchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly lastBytes: LastBytes;
+  readonly routes: RouteTable;
+}
+
+/** Found by its path; whoever reads it changes nothing of it. */
+class RouteTable {
+  private readonly exact: ReadonlyMap<string, readonly Route[]>;
+  private readonly prefixes: readonly Route[];
+
+  constructor(routes: readonly Route[]) {
+    this.prefixes = routes.filter(isPrefix);
+    this.exact = Map.groupBy(
+      routes.filter((route) => !isPrefix(route)),
+      ({ path }) => path,
+    );
+  }
+
+  on(path: string): readonly Route[] {
+    return this.exact.get(path) ?? this.prefixes.filter((route) => path.startsWith(route.path));
+  }
+}
+
+function isPrefix({ path }: Route): boolean {
+  return path.endsWith('/') && path !== '/';
 }
 
 class HttpCall implements Call {
@@ -242,28 +265,35 @@ class HttpCall implements Call {
   readonly response: ServerResponse;
   readonly reply: Reply;
   readonly path: string;
-  readonly query: URLSearchParams;
+  readonly onPath: readonly Route[];
   readonly arrivedMs: number;
+  private readonly search: string;
   /** The client waits to be asked for its body. Where it never is, Node closes the connection behind the answer. */
   private bodyUnasked: boolean;
   private readonly cors: CorsPolicy | null;
 
-  constructor(options: ListenerOptions, { request, response, lastBytes }: HttpExchange) {
+  constructor(options: ListenerOptions, { request, response, lastBytes, routes }: HttpExchange) {
     this.arrivedMs = options.clock.nowMs();
     this.id = requestIdOf(randomHex(12));
     this.clientId = clientRequestId(request.headers['x-request-id']);
     this.request = request;
     this.response = response;
-    const [path = '/', query = ''] = targetOf(request.url ?? '/').split('?', 2);
+    const [path = '/', search = ''] = targetOf(request.url ?? '/').split('?', 2);
     this.path = path;
-    this.query = new URLSearchParams(query);
-    this.bodyUnasked = /^100-continue$/i.test(request.headers.expect ?? '');
-    const inside = routesOn(options.routes, path).some(({ audience }) => audience === 'operators');
+    this.search = search;
+    this.onPath = routes.on(path);
+    const { expect } = request.headers;
+    this.bodyUnasked = expect !== undefined && /^100-continue$/i.test(expect);
+    const inside = this.onPath.some(({ audience }) => audience === 'operators');
     this.cors = inside ? null : options.cors();
     const own = { 'x-request-id': this.clientId ?? this.id, 'x-spillway-request-id': this.id };
-    const shared = this.cors === null ? {} : corsHeaders(this.cors, request.headers);
     const how = { nowMs: this.arrivedMs, breakOff: lastBytes.breakOff };
-    this.reply = new Reply(response, { ...own, ...shared }, how);
+    const all = this.cors === null ? own : { ...own, ...corsHeaders(this.cors, request.headers) };
+    this.reply = new Reply(response, all, how);
+  }
+
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.search);
   }
 
   awaitBody(): void {
@@ -273,8 +303,8 @@ class HttpCall implements Call {
   }
 
   /** True where it was one: whether the page may send the request is said, and nothing else happens. */
-  answerPreflight(onPath: readonly Route[]): boolean {
-    const { request, cors } = this;
+  answerPreflight(): boolean {
+    const { request, cors, onPath } = this;
     if (cors === null || onPath.length === 0) return false;
     if (!isPreflight(request.method, request.headers)) return false;
     const methods = onPath.map(({ method }) => method);
@@ -285,18 +315,11 @@ class HttpCall implements Call {
 
 /** Clients behind a proxy setting name the whole URL; whose host it names is not asked. */
 function targetOf(url: string): string {
+  if (url.startsWith('/')) return url;
   const absolute = /^https?:\/\/[^/?]*/i.exec(url);
   if (absolute === null) return url;
   const rest = url.slice(absolute[0].length);
   return rest.startsWith('/') ? rest : `/${rest}`;
-}
-
-function routesOn(routes: readonly Route[], path: string): Route[] {
-  return routes.filter((route) =>
-    route.path.endsWith('/') && route.path !== '/'
-      ? path.startsWith(route.path)
-      : path === route.path,
-  );
 }
 
 function findRoute(onPath: readonly Route[], call: Call): Route {
@@ -307,7 +330,8 @@ function findRoute(onPath: readonly Route[], call: Call): Route {
   if (headers.host === undefined && httpVersion === '1.1') {
     throw new FleetError('invalid_request', 'The Host header is missing.');
   }
-  const found = onPath.find((route) => route.method === (method === 'HEAD' ? 'GET' : method));
+  const asked = method === 'HEAD' ? 'GET' : method;
+  const found = onPath.find((route) => route.method === asked);
   if (found !== undefined) return found;
   if (onPath.length === 0) {
     throw new FleetError('not_found', `There is no ${printable(call.path)} here.`);
