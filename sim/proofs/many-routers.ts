@@ -33,6 +33,8 @@ const REPLICAS = 8;
 const WARM_MS = 10_000;
 const RUN_MS = 40_000;
 const TURNS = 4;
+/** One seed may miss a ratio by so much: its p95 varies. */
+const QUICK_SLACK = 1.1;
 
 /** Prefill is what is scarce: KV and batch have room for all live conversations. */
 const ROOMY: EngineProfile = { ...DEMO, kvBlocks: 4 * DEMO.kvBlocks, maxNumSeqs: 128 };
@@ -197,7 +199,9 @@ export function failuresOf(one: Figures, many: Figures, ratio: number): string[]
   const times = many.ttftMsP95 / one.ttftMsP95;
   const points = 100 * Math.abs(many.hitRatio - one.hitRatio);
   return [
-    ...(times <= ratio ? [] : [`TTFT p95 is ${times.toFixed(2)} × one router's, above ${ratio}`]),
+    ...(times <= ratio
+      ? []
+      : [`TTFT p95 is ${times.toFixed(2)} × one router's, above ${ratio.toFixed(2)}`]),
     ...(points <= 2 ? [] : [`the hit ratio is ${points.toFixed(1)} points from one router's`]),
   ];
 }
@@ -233,6 +237,7 @@ export const MANY_ROUTERS: Proof = {
     const failures: string[] = [];
     const rows: ProofRow[] = [];
     const seeds = quick ? [1] : [1, 2, 3, 4, 5];
+    const slack = quick ? QUICK_SLACK : 1;
     const capacity = capacityPerS();
     print(`capacity: ${capacity.toFixed(1)} conversations a second, ${TURNS} turns each`);
     for (const load of quick ? [0.8] : [0.8, 1.1]) {
@@ -263,7 +268,7 @@ export const MANY_ROUTERS: Proof = {
         const runs = seeds.map((seed) => serve({ ...plan, seed, perS, routers: 8 }));
         note(arm, runs, 8);
         const most = ratio?.[load < 1 ? 0 : 1] ?? null;
-        const wrong = most === null ? [] : failuresOf(one, figuresOf(runs), most);
+        const wrong = most === null ? [] : failuresOf(one, figuresOf(runs), slack * most);
         if (!control) failures.push(...wrong.map((each) => `${name} at ${load}: ${each}`));
         else if (wrong.length === 0) failures.push(`the control ${name} at ${load} passes`);
       }
