@@ -20,6 +20,8 @@ import { RegionalState } from '../../router/regional/core-state.ts';
 import { chainOf, segmentOf, type Segment } from '../../sim/workloads/synthetic-prompt.ts';
 
 const BYTES_PER_TOKEN = 4;
+/** More than any prompt has. */
+const CONTEXT_TOKENS = 262_144;
 /** So much that every conversation is found. */
 const INDEX_BYTES = 512 << 20;
 /** Share of a prompt that is the system prompt of all, and that the next turn adds. */
@@ -121,6 +123,7 @@ export class Fleet {
       bytesPerToken: { mean: BYTES_PER_TOKEN * base, p5: 3, p95: 5 },
       kappa: 0.9 + 0.1 * of.next(),
       ackedSeq: 1_000_000,
+      models: [{ id: MODEL, maxModelLen: CONTEXT_TOKENS, loras: [] }],
     };
   }
 }
