@@ -42,7 +42,6 @@ const COLON = 0x3a;
 const ERROR_WORD = Buffer.from('"error"');
 const ABORT_WORD = Buffer.from('"abort"');
 const USAGE_WORD = Buffer.from('"usage"');
-const DATA_FIELD = Buffer.from('data');
 const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
 const DONE = '[DONE]';
 /** A longer event is not kept for the usage that it names, bytes: it is read at once. */
@@ -56,9 +55,11 @@ export class EventScan {
   usage: Usage | null = null;
   private readonly tail = new EventTail();
   /** Of the event that is being looked for; it goes on where it stopped, however small the pieces are. */
-  private cursor = startOfEvent();
+  private cursor = startOfEvent(false);
   /** The stream's first bytes, while they may be a byte order mark; null when that is known. */
   private lead: Buffer | null = Buffer.alloc(0);
+  /** Engines end lines with LF: until a CR has come, none is looked for line by line. */
+  private returns = false;
   private ended = false;
   private readonly opening = new StreamOpening();
   /** The last event that named usage beside choices, parsed only when no usage chunk comes. */
@@ -84,12 +85,14 @@ export class EventScan {
     const forward: Buffer[] = [];
     let dataEvents = 0;
     if (this.ended) return { forward, dataEvents, fault: null };
+    this.returns ||= piece.includes(CR);
     const bytes = this.tail.with(this.unmarked(piece));
+    this.cursor.returns = this.returns;
     let start = 0;
     for (;;) {
       const end = eventEnd(bytes, start, this.cursor);
       if (end < 0) break;
-      this.cursor = startOfEvent();
+      this.cursor = startOfEvent(this.returns);
       const event = bytes.subarray(start, end);
       start = end;
       const verdict = this.judge(event);
@@ -188,10 +191,12 @@ function usageIn(event: Buffer): Usage | null {
 interface Cursor {
   lineStart: number;
   from: number;
+  /** Lines may end with CR. */
+  returns: boolean;
 }
 
-function startOfEvent(): Cursor {
-  return { lineStart: 0, from: 0 };
+function startOfEvent(returns: boolean): Cursor {
+  return { lineStart: 0, from: 0, returns };
 }
 
 /**
@@ -200,7 +205,7 @@ function startOfEvent(): Cursor {
  */
 function eventEnd(bytes: Buffer, start: number, cursor: Cursor): number {
   for (;;) {
-    const lineEnd = nextLineEnd(bytes, start + cursor.from);
+    const lineEnd = nextLineEnd(bytes, start + cursor.from, cursor.returns);
     const next = lineEnd < 0 ? -1 : afterLineEnd(bytes, lineEnd);
     if (next < 0) {
       cursor.from = (lineEnd < 0 ? bytes.length : lineEnd) - start;
@@ -212,13 +217,13 @@ function eventEnd(bytes: Buffer, start: number, cursor: Cursor): number {
   }
 }
 
-function nextLineEnd(bytes: Buffer, from: number): number {
+function nextLineEnd(bytes: Buffer, from: number, returns = true): number {
   const lf = bytes.indexOf(LF, from);
+  if (!returns) return lf;
   // A lone CR ends a line too, so the nearer of the two counts.
   const end = lf < 0 ? bytes.length : lf;
   const cr = bytes.subarray(from, end).indexOf(CR);
-  if (cr >= 0) return from + cr;
-  return lf;
+  return cr >= 0 ? from + cr : lf;
 }
 
 /** -1 when a CR is the last byte so far: whether an LF belongs to it is not known yet. */
@@ -237,9 +242,15 @@ function hasData(event: Buffer): boolean {
   return false;
 }
 
+/** By single bytes: a call for five of them costs more than the rest of the look at an event. */
 function isDataLine(event: Buffer, at: number): boolean {
-  if (event.length < at + 5 || event.compare(DATA_FIELD, 0, 4, at, at + 4) !== 0) return false;
-  return event[at + 4] === COLON;
+  return (
+    event[at] === 0x64 &&
+    event[at + 1] === 0x61 &&
+    event[at + 2] === 0x74 &&
+    event[at + 3] === 0x61 &&
+    event[at + 4] === COLON
+  );
 }
 
 /** The event's data lines, joined as the format says. */
