@@ -13,6 +13,7 @@ import { prepareEngine } from './prepare.ts';
 import { beginRun, endRun, type Run, type RunPlace } from './stage.ts';
 import { proveConformance } from './prove-conformance.ts';
 import { provePlacement, proveReady, proveOverload, proveSmoke } from './prove-routing.ts';
+import { provePython, provePythonOnReal } from './prove-python.ts';
 import { proveDeaths, proveLeaving, proveNothingLeft } from './prove-faults.ts';
 import { createVerdict, type Verdict } from './verdict.ts';
 
@@ -49,6 +50,7 @@ async function main(args: readonly string[]): Promise<number> {
     await guarded(verdict, () => proveConformance({ install, folder }, verdict));
   }
   if (options.stages.includes('routing')) {
+    await guarded(verdict, () => provePython(verdict));
     await guarded(verdict, () => proveRouting({ install, folder, verdict }, options.smoke));
   }
   const passed = verdict.finish();
@@ -91,6 +93,7 @@ async function proveRouting(place: RunPlace, smoke: boolean): Promise<void> {
 
 async function prove(run: Run, smoke: boolean): Promise<void> {
   await proveReady(run);
+  await provePythonOnReal(run);
   if (smoke) await proveSmoke(run);
   else {
     await provePlacement(run);
