@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo, type Socket } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
 import { Reply } from './reply.ts';
 
@@ -53,7 +54,6 @@ function replyOf(response: ServerResponse): Pick<Served, 'reply' | 'writes'> {
 }
 
 const GET = 'GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n';
-const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 async function read(client: Socket): Promise<string> {
   let text = '';
