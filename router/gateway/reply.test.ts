@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo, type Socket } from 'node:net';
+// oxlint-disable-next-line no-restricted-imports -- What leaves in which turn of a real server's loop is what is looked at.
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
 import { Reply } from './reply.ts';

@@ -12,7 +12,6 @@ import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import type { RegionId } from '../../shared/model/ids.ts';
 
-export const TIER_CONTEXT_HEADER = 'x-spillway-context';
 export const LIFE_MS = 30_000;
 export const CLOCK_MS = 5_000;
 /** A longer token is none of ours, and is not read. */
