@@ -79,7 +79,10 @@ const isIdle = () =>
   until(
     () =>
       router.status().leases === 0 &&
-      targets().every(({ report }) => report?.waitingPrefillTokens === 0 && report.running === 0),
+      targets().every(
+        ({ report, waitMs }) =>
+          report?.waitingPrefillTokens === 0 && report.running === 0 && waitMs === 0,
+      ),
   );
 
 describe('embeddings in a region', () => {
