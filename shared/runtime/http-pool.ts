@@ -6,6 +6,7 @@
 // have changed count from the next connection on. A certificate that is not accepted is told once, until another one is or
 // the reason changes.
 
+import type { OnReadOpts, Socket } from 'node:net';
 import { Pool, buildConnector } from 'undici';
 import { watchReuse } from './reused-connections.ts';
 import type { TlsMaterial } from './tls-material.ts';
@@ -95,12 +96,25 @@ interface ConnectorOptions {
   readonly refused: RefusedPeer | undefined;
 }
 
+/**
+ * Reads of plain connections go through one buffer, and what came is copied: of its own accord Node makes 64 KiB for each
+ * read of a few hundred bytes. A read is over before the next one begins, whichever connection it is of.
+ */
+const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024);
+const READ: OnReadOpts = {
+  buffer: READ_BUFFER,
+  callback(this: Socket, bytes: number) {
+    return this.push(Buffer.from(READ_BUFFER.subarray(0, bytes)));
+  },
+};
+
 function connector(options: ConnectorOptions): buildConnector.connector {
   const { origin, trust, connectTimeoutMs, refused } = options;
   const build = (): buildConnector.connector =>
     buildConnector({
       timeout: connectTimeoutMs,
       keepAlive: true,
+      ...(origin.startsWith('http:') ? { onread: READ } : {}),
       ...(trust === null ? {} : { secureContext: trust.material.context }),
       ...(trust === null || trust.serverName === null ? {} : { servername: trust.serverName }),
     });
