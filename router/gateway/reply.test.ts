@@ -20,7 +20,9 @@ interface Served {
 }
 
 /** One request of a raw client, with its reply in hand. */
-async function serve(head: string): Promise<Served & { readonly client: Socket }> {
+async function serve(
+  head: string,
+): Promise<Served & { readonly client: Socket; readonly connection: Socket }> {
   const others: ServerResponse[] = [];
   const server = createServer({ noDelay: true }, (_request, response) => others.push(response));
   server.listen(0, '127.0.0.1');
@@ -35,7 +37,7 @@ async function serve(head: string): Promise<Served & { readonly client: Socket }
   client.write(head);
   await once(server, 'request');
   const response = others.shift() as ServerResponse;
-  return { client, others, ...replyOf(response) };
+  return { client, connection: response.socket as Socket, others, ...replyOf(response) };
 }
 
 function replyOf(response: ServerResponse): Pick<Served, 'reply' | 'writes'> {
@@ -161,4 +163,19 @@ test('a client that takes nothing makes writes say so, and its room is told of o
   expect(reply.flushed).toBe(true);
   expect(taken).toBeGreaterThan(0);
   reply.end();
+});
+
+test('a client that ends its side in the middle of a stream makes no error of the pieces that still come', async () => {
+  const { client, connection, reply } = await serve(GET);
+  const errors: Error[] = [];
+  connection.on('error', (error) => errors.push(error));
+  const text = read(client);
+  reply.beginStream('text/event-stream', {});
+  reply.write(Buffer.from('a'), 1);
+  await turn();
+  client.end();
+  await once(connection, 'end');
+  reply.write(Buffer.from('b'), 1);
+  expect(await text).toMatch(/\r\n\r\n1\r\na\r\n$/);
+  expect(errors).toEqual([]);
 });

@@ -178,7 +178,9 @@ export class Reply {
   /** Where the next chunk may be written to itself; null where only the response knows its place. */
   private connection(): Writable | null {
     const { chunkedEncoding, writableCorked, socket } = this.response;
-    return this.opened && chunkedEncoding && writableCorked === 0 ? socket : null;
+    const direct = this.opened && chunkedEncoding && writableCorked === 0;
+    // A client that ends its side has its connection ended, and what comes until that is done is no error.
+    return direct && socket?.writable === true ? socket : null;
   }
 
   private writeWhole(body: Buffer): true {
