@@ -8,6 +8,8 @@ const STALL_MS = 5_000;
 /** What an answer is to those who wait for its last bytes. */
 class Answer extends EventEmitter {
   writableLength = 0;
+  /** Null while another one has its connection. */
+  socket: object | null = {};
   closed = false;
   destroyed = false;
 
@@ -69,6 +71,19 @@ describe('the connection of an answer that failed', () => {
     passTo(STALL_MS - 50);
     expect(answer.destroyed).toBe(false);
     passTo(STALL_MS);
+    expect([answer.destroyed, stalls, ticks.size]).toEqual([true, 1, 0]);
+  });
+
+  test('is not cut before its turn, where others that are asked for on it come first', () => {
+    answer.writableLength = 10;
+    answer.socket = null;
+    breakOff();
+    passTo(3 * STALL_MS);
+    expect([answer.destroyed, stalls]).toEqual([false, 0]);
+    answer.socket = {};
+    passTo(4 * STALL_MS - 50);
+    expect(answer.destroyed).toBe(false);
+    passTo(4 * STALL_MS);
     expect([answer.destroyed, stalls, ticks.size]).toEqual([true, 1, 0]);
   });
 

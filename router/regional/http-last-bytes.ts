@@ -42,10 +42,12 @@ export class LastBytes {
   /** Cuts the connection of an answer that has said its last, once that has left and been read; a client may go before. */
   readonly breakOff = (response: ServerResponse): void => {
     if (response.closed) return;
-    const sinceMs = this.clock.nowMs();
+    let sinceMs = this.clock.nowMs();
     let leftMs: number | null = null;
     const watched = {
       check: (nowMs: number) => {
+        // Before its turn on the connection nothing of it can leave.
+        if (response.socket === null) return void (sinceMs = nowMs);
         if (response.writableLength === 0) leftMs ??= nowMs;
         const stalled = leftMs === null && nowMs - sinceMs >= this.rule.stallMs();
         if (stalled) this.rule.cut();
