@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Reading } from './ask.ts';
+import { Reading, retryInMs } from './ask.ts';
 
 const delta = (content: string, finish: string | null = null): string =>
   `data: ${JSON.stringify({ choices: [{ delta: { content }, finish_reason: finish }] })}\n\n`;
@@ -62,5 +62,27 @@ describe('an answer', () => {
     const fault = reading.fault(503);
     expect(fault).toBe('status 503: {"error":"full"}');
     expect(reading.answer(fault)).toMatchObject({ ttftMs: null, error: fault });
+  });
+});
+
+describe('a refusal', () => {
+  it.each([
+    ['is tried again when it says so', 429, { 'retry-after': '7' }, 0, 7_000],
+    ['is tried again to the ms', 503, { 'retry-after-ms': '250', 'retry-after': '1' }, 0, 250],
+    ['without a time is tried again after half a second', 500, {}, 0, 500],
+    ['and then after a whole one', 500, {}, 1, 1_000],
+    [
+      'that says a longer time than a minute is tried again soon',
+      429,
+      { 'retry-after': '90' },
+      0,
+      500,
+    ],
+    ['that says not to is none', 429, { 'x-should-retry': 'false', 'retry-after': '1' }, 0, null],
+    ['that says so is tried again whatever its status', 400, { 'x-should-retry': 'true' }, 0, 500],
+    ["of the client's own making is none", 400, {}, 0, null],
+    ['is no answer', 200, {}, 0, null],
+  ])('%s', (_, status, headers, retry, inMs) => {
+    expect(retryInMs(status, headers, retry)).toBe(inMs);
   });
 });

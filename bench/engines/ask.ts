@@ -1,7 +1,11 @@
 // One streamed request as a client sees it: when its first piece of text came, what the engine counted, and whether the
 // answer is whole. A failure is a value.
+//
+// A refusal is tried again as the official Node library does: twice, after what `Retry-After` says up to a minute, else
+// after half a second and then a whole one; `x-should-retry` has the last word. Times count from the first try.
 
-import { request, type Agent, type IncomingMessage } from 'node:http';
+import { request, type Agent, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
+import { delay } from '../../test/engines/wait.ts';
 
 export interface Asking {
   readonly url: URL;
@@ -21,16 +25,39 @@ export interface Answer {
   /** As Spillway names its requests and where they went; null from others. */
   readonly requestId: string | null;
   readonly replica: string | null;
+  readonly retries: number;
   readonly error: string | null;
 }
 
+const RETRIES = 2;
+const RETRY_MS = 500;
+const RETRY_AFTER_MAX_MS = 60_000;
 /** A client that has heard nothing for so long gives up, ms. */
 const PATIENCE_MS = 120_000;
 
-export function ask({ url, agent, session, body }: Asking): Promise<Answer> {
+export async function ask(asking: Asking): Promise<Answer> {
+  const startMs = performance.now();
+  for (let retry = 0; ; retry += 1) {
+    const tried = await attempt(asking, { startMs, retry });
+    if (tried.againInMs === null || retry === RETRIES) return tried.answer;
+    await delay(tried.againInMs);
+  }
+}
+
+interface Tried {
+  readonly answer: Answer;
+  /** Null where a client does not try again. */
+  readonly againInMs: number | null;
+}
+
+function attempt(
+  { url, agent, session, body }: Asking,
+  { startMs, retry }: { readonly startMs: number; readonly retry: number },
+): Promise<Tried> {
   return new Promise((resolve) => {
-    const reading = new Reading(performance.now());
-    const end = (error: string | null): void => resolve(reading.answer(error));
+    const reading = new Reading(startMs, retry);
+    const end = (error: string | null, againInMs: number | null = null): void =>
+      resolve({ answer: reading.answer(error), againInMs });
     const sent = request(url, {
       method: 'POST',
       agent,
@@ -39,21 +66,39 @@ export function ask({ url, agent, session, body }: Asking): Promise<Answer> {
         'content-type': 'application/json',
         'content-length': body.length,
         'x-session-id': session,
+        'x-stainless-retry-count': String(retry),
       },
     });
-    sent.on('response', (response) => read(response, reading, end));
+    sent.on('response', (response) => {
+      const status = response.statusCode ?? 0;
+      reading.headers(response);
+      response.setEncoding('utf8');
+      response.on('data', (text: string) => reading.take(text));
+      response.on('end', () =>
+        end(reading.fault(status), retryInMs(status, response.headers, retry)),
+      );
+      response.on('error', (error) => end(error.message));
+    });
     sent.on('timeout', () => sent.destroy(new Error(`silent for ${PATIENCE_MS} ms`)));
     sent.on('error', (error) => end(error.message));
     sent.end(body);
   });
 }
 
-function read(response: IncomingMessage, reading: Reading, end: (error: string | null) => void) {
-  reading.headers(response);
-  response.setEncoding('utf8');
-  response.on('data', (text: string) => reading.take(text));
-  response.on('end', () => end(reading.fault(response.statusCode ?? 0)));
-  response.on('error', (error) => end(error.message));
+/** Null where the answer is taken as it is. */
+export function retryInMs(
+  status: number,
+  headers: IncomingHttpHeaders,
+  retry: number,
+): number | null {
+  const told = headers['x-should-retry'];
+  const retryable = status === 408 || status === 409 || status === 429 || status >= 500;
+  if (told === 'false' || (told !== 'true' && !retryable)) return null;
+  const afterMs =
+    headers['retry-after-ms'] === undefined
+      ? 1_000 * Number(headers['retry-after'])
+      : Number(headers['retry-after-ms']);
+  return afterMs >= 0 && afterMs < RETRY_AFTER_MAX_MS ? afterMs : RETRY_MS * 2 ** retry;
 }
 
 interface Chunk {
@@ -80,9 +125,11 @@ export class Reading {
   #fault: string | null = null;
   #requestId: string | null = null;
   #replica: string | null = null;
+  readonly #retries: number;
 
-  constructor(startMs: number) {
+  constructor(startMs: number, retries = 0) {
     this.#startMs = startMs;
+    this.#retries = retries;
   }
 
   headers({ headers }: IncomingMessage): void {
@@ -116,6 +163,7 @@ export class Reading {
       completionTokens: usage?.completion_tokens ?? null,
       requestId: this.#requestId,
       replica: this.#replica,
+      retries: this.#retries,
       error,
     };
   }

@@ -21,6 +21,7 @@ export function turnOf(
     completionTokens: 30,
     requestId: null,
     replica: null,
+    retries: 0,
     error: ttftMs === null ? 'status 503' : null,
     ...more,
   };

@@ -16,7 +16,7 @@ async function listen(
     asked.push(request);
     const status = statusOf(asked.length);
     request.resume().on('end', () => {
-      response.writeHead(status, { 'x-spillway-replica': 'a' });
+      response.writeHead(status, { 'x-spillway-replica': 'a', 'retry-after-ms': '1' });
       response.end(
         status === 200
           ? 'data: {"choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
@@ -61,9 +61,18 @@ describe('holding conversations', () => {
   });
 
   it('goes on after a failed turn, so that every arm is asked the same', async () => {
-    const { url } = await listen((count) => (count === 2 ? 503 : 200));
+    const { url } = await listen((count) => (count === 2 ? 400 : 200));
     const { turns } = await hold({ talks: [talk(0, 3)], digest: '' }, [url]);
-    expect(turns.map(({ error }) => error)).toEqual([null, 'status 503: no', null]);
+    expect(turns.map(({ error }) => error)).toEqual([null, 'status 400: no', null]);
+  });
+
+  it('comes again twice after a refusal, and says how often', async () => {
+    const { url, asked } = await listen((count) => (count < 3 || count > 5 ? 503 : 200));
+    const { turns } = await hold({ talks: [talk(0, 4)], digest: '' }, [url]);
+    expect(turns.map(({ retries }) => retries)).toEqual([2, 0, 0, 2]);
+    expect(turns.map(({ error }) => error)).toEqual([null, null, null, 'status 503: no']);
+    const counts = asked.map(({ headers }) => headers['x-stainless-retry-count']);
+    expect(counts).toEqual(['0', '1', '2', '0', '0', '0', '1', '2']);
   });
 
   it('goes through the door that a turn drew', () => {

@@ -10,6 +10,7 @@ export interface Load {
 }
 
 const TURNS = 5;
+const ANSWER_TOKENS = [32, 96] as const;
 
 export const LOADS: readonly Load[] = [
   load('moderate', 14, 0.45),
@@ -24,5 +25,9 @@ export const SEEDS = 8;
 
 function load(name: string, conversations: number, perSecond: number): Load {
   const about = `${conversations} conversations of ${TURNS} turns, ${perSecond} new a second`;
-  return { name, about, shape: { conversations, perSecond, turns: TURNS } };
+  return {
+    name,
+    about,
+    shape: { conversations, perSecond, turns: TURNS, answerTokens: ANSWER_TOKENS },
+  };
 }

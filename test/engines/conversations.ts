@@ -13,6 +13,8 @@ export interface LoadShape {
   /** New conversations per second. */
   readonly perSecond: number;
   readonly turns: number;
+  /** Least and most tokens of an answer; short ones where absent. */
+  readonly answerTokens?: readonly [number, number];
 }
 
 export interface PlannedConversation {
@@ -79,7 +81,7 @@ export function planConversations(
       startAtMs,
       system: index % 2 === 0 ? system : null,
       turns: Array.from({ length: shape.turns }, (_, turn) => {
-        const planned = planTurn(turn, random);
+        const planned = planTurn(turn, shape.answerTokens ?? ANSWER_TOKENS, random);
         return turn === 0 ? { ...planned, text: head + planned.text } : planned;
       }),
     });
@@ -88,11 +90,15 @@ export function planConversations(
   return plan;
 }
 
-function planTurn(turn: number, random: Random): PlannedTurn {
+function planTurn(
+  turn: number,
+  answerTokens: readonly [number, number],
+  random: Random,
+): PlannedTurn {
   const bytes = Math.round(between(random, turn === 0 ? FIRST_BYTES : NEXT_BYTES));
   return {
     text: `${prose(random, bytes)}\n${question(random)}`,
-    maxTokens: Math.round(between(random, ANSWER_TOKENS)),
+    maxTokens: Math.round(between(random, answerTokens)),
     streamed: random.next() < 0.75,
     asksUsage: random.next() < 0.5,
     thinkMs: turn === 0 ? 0 : between(random, THINK_MS),
