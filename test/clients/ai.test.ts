@@ -4,12 +4,12 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, embed, generateText, Output, RetryError, streamText, tool } from 'ai';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Received } from '../e2e/scripted-engine.ts';
+import { answerOf } from '../e2e/scripted-engine.ts';
 import { failureOf, outcomeOf, type Asked, type Library, type Shown } from './library.ts';
 import { openRegion } from './file-region.ts';
 import { KEY, MODEL } from './region.ts';
 import { keepsTheRules } from './rules.ts';
-import { CUTS, cutShort, words } from './scripts.ts';
+import { CUTS, cutShort, noted, NUMBERS, numbers, words } from './scripts.ts';
 
 const region = openRegion();
 
@@ -136,17 +136,11 @@ describe('ai', () => {
   });
 
   test('structured output passes as it was asked for, and parses', async () => {
-    let asked: Received | null = null;
-    const prompt = region().prompt((received, response) => {
-      asked = received;
-      const message = { role: 'assistant', content: '{"city":"Paris"}' };
-      const choices = [{ index: 0, message, finish_reason: 'stop' }];
-      response.writeHead(200, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, choices }));
-    });
+    const { script, received } = noted(answerOf('{"city":"Paris"}'));
+    const prompt = region().prompt(script);
     const output = Output.object({ schema: z.object({ city: z.string() }) });
     expect((await generateText({ ...call(prompt), output })).output).toEqual({ city: 'Paris' });
-    const { body } = asked as unknown as Received;
+    const { body } = await received;
     expect(JSON.parse(body.toString())).toMatchObject({
       response_format: { type: 'json_schema', json_schema: { schema: { required: ['city'] } } },
     });
@@ -155,15 +149,10 @@ describe('ai', () => {
   });
 
   test('embeddings come as numbers', async () => {
-    const value = region().prompt((_received, response) => {
-      const data = [{ object: 'embedding', index: 0, embedding: [0.5, -2] }];
-      const usage = { prompt_tokens: 3, total_tokens: 3 };
-      response.writeHead(200, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ object: 'list', model: MODEL, data, usage }));
-    });
+    const value = region().prompt(numbers);
     const model = providerOf(region().fleet.clients).embeddingModel(MODEL);
     const { embedding, usage } = await embed({ model, value });
-    expect([embedding, usage.tokens]).toEqual([[0.5, -2], 3]);
+    expect([embedding, usage.tokens]).toEqual([NUMBERS, 3]);
   });
 
   test('a request is tried three times in all', async () => {

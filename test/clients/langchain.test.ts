@@ -3,12 +3,12 @@
 import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Received } from '../e2e/scripted-engine.ts';
+import { answerOf } from '../e2e/scripted-engine.ts';
 import { outcomeOf, type Asked, type Library, type Shown } from './library.ts';
 import { openRegion } from './file-region.ts';
 import { KEY, MODEL } from './region.ts';
 import { keepsTheRules } from './rules.ts';
-import { stopped, words } from './scripts.ts';
+import { noted, NUMBERS, numbers, stopped, words } from './scripts.ts';
 
 const region = openRegion();
 
@@ -133,18 +133,12 @@ describe('langchain', () => {
   });
 
   test('structured output passes as it was asked for, and parses', async () => {
-    let received: Received | null = null;
-    const prompt = region().prompt((one, response) => {
-      received = one;
-      const message = { role: 'assistant', content: '{"city":"Paris"}' };
-      const choices = [{ index: 0, message, finish_reason: 'stop' }];
-      response.writeHead(200, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, choices }));
-    });
+    const { script, received } = noted(answerOf('{"city":"Paris"}'));
+    const prompt = region().prompt(script);
     const schema = z.object({ city: z.string() });
     const structured = chat(asked('')).withStructuredOutput(schema, { method: 'jsonSchema' });
     expect(await structured.invoke(prompt)).toEqual({ city: 'Paris' });
-    const { body } = received as unknown as Received;
+    const { body } = await received;
     expect(JSON.parse(body.toString())).toMatchObject({
       response_format: { type: 'json_schema', json_schema: { schema: { required: ['city'] } } },
     });
@@ -152,21 +146,12 @@ describe('langchain', () => {
   });
 
   test('embeddings come as numbers', async () => {
-    const prompt = region().prompt((one, response) => {
-      const { encoding_format: format } = JSON.parse(one.body.toString()) as {
-        encoding_format?: string;
-      };
-      const bytes = Buffer.from(new Float32Array([0.5, -2]).buffer).toString('base64');
-      const embedding = format === 'base64' ? bytes : [0.5, -2];
-      const data = [{ object: 'embedding', index: 0, embedding }];
-      response.writeHead(200, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ object: 'list', model: MODEL, data, usage: {} }));
-    });
+    const prompt = region().prompt(numbers);
     const embeddings = new OpenAIEmbeddings({
       model: MODEL,
       apiKey: KEY,
       configuration: { baseURL: `${region().fleet.clients}/v1` },
     });
-    expect(await embeddings.embedQuery(prompt)).toEqual([0.5, -2]);
+    expect(await embeddings.embedQuery(prompt)).toEqual(NUMBERS);
   });
 });

@@ -5,12 +5,12 @@ import { zodResponseFormat } from 'openai/helpers/zod';
 import OpenAI6 from 'openai-6';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Received } from '../e2e/scripted-engine.ts';
+import { answerOf } from '../e2e/scripted-engine.ts';
 import type { Asked, Library, Shown } from './library.ts';
 import { openRegion } from './file-region.ts';
 import { KEY, MODEL } from './region.ts';
 import { keepsTheRules } from './rules.ts';
-import { words } from './scripts.ts';
+import { noted, NUMBERS, numbers, words } from './scripts.ts';
 
 const region = openRegion();
 
@@ -151,21 +151,14 @@ describe.each(MAJORS)('%s', (name, Client) => {
   });
 
   test('structured output passes as it was asked for, and parses', async () => {
-    let asked: Received | null = null;
-    const prompt = region().prompt((received, response) => {
-      asked = received;
-      const content = '{"city":"Paris","degrees":21.5}';
-      response.writeHead(200, { 'content-type': 'application/json' });
-      const message = { role: 'assistant', content };
-      const choices = [{ index: 0, message, finish_reason: 'stop' }];
-      response.end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, choices }));
-    });
+    const { script, received } = noted(answerOf('{"city":"Paris","degrees":21.5}'));
+    const prompt = region().prompt(script);
     const format = zodResponseFormat(WEATHER, 'weather');
     const { parsed } =
       (await client().chat.completions.parse({ ...ask(prompt), response_format: format }))
         .choices[0]?.message ?? {};
     expect(parsed).toEqual({ city: 'Paris', degrees: 21.5 });
-    const { body } = asked as unknown as Received;
+    const { body } = await received;
     expect((JSON.parse(body.toString()) as { response_format: unknown }).response_format).toEqual(
       JSON.parse(JSON.stringify(format)),
     );
@@ -177,19 +170,9 @@ describe.each(MAJORS)('%s', (name, Client) => {
   });
 
   test('embeddings come as numbers, although the library asks for base64', async () => {
-    const prompt = region().prompt((received, response) => {
-      const { encoding_format: format } = JSON.parse(received.body.toString()) as {
-        encoding_format?: string;
-      };
-      const bytes = Buffer.from(new Float32Array([0.5, -2]).buffer).toString('base64');
-      const embedding = format === 'base64' ? bytes : [0.5, -2];
-      const usage = { prompt_tokens: 3, total_tokens: 3 };
-      response.writeHead(200, { 'content-type': 'application/json' });
-      const data = [{ object: 'embedding', index: 0, embedding }];
-      response.end(JSON.stringify({ object: 'list', model: MODEL, data, usage }));
-    });
+    const prompt = region().prompt(numbers);
     const { data, usage } = await client().embeddings.create({ model: MODEL, input: prompt });
-    expect(data[0]?.embedding).toEqual([0.5, -2]);
+    expect(data[0]?.embedding).toEqual(NUMBERS);
     expect(usage.prompt_tokens).toBe(3);
   });
 

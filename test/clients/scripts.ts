@@ -20,6 +20,24 @@ export const TEXT = WORDS.join('');
 export const words: Script = (received, response) =>
   (streamed(received) ? streamOf(...WORDS) : answerOf(TEXT))(received, response);
 
+/** What `numbers` answers: exact as 32-bit numbers too. */
+export const NUMBERS = [0.5, -2];
+
+/** An embedding, in base64 where that was asked for; 3 prompt tokens. */
+export const numbers: Script = ({ body }, response) => {
+  const { model, encoding_format: format } = JSON.parse(body.toString('utf8')) as {
+    model: string;
+    encoding_format?: string;
+  };
+  const bytes = Buffer.from(new Float32Array(NUMBERS).buffer).toString('base64');
+  const data = [
+    { object: 'embedding', index: 0, embedding: format === 'base64' ? bytes : NUMBERS },
+  ];
+  const usage = { prompt_tokens: 3, total_tokens: 3 };
+  response.writeHead(200, { 'content-type': 'application/json' });
+  response.end(JSON.stringify({ object: 'list', model, data, usage }));
+};
+
 /** Ways in which an engine ends a stream behind its first two words. */
 export const CUTS: readonly (readonly [string, (response: ServerResponse) => void])[] = [
   ['a reset connection', (response) => void response.socket?.resetAndDestroy()],
@@ -80,24 +98,35 @@ export function failingOnce(): Script {
   };
 }
 
-export interface Held {
+interface Noted {
   readonly script: Script;
-  /** The request that waits. */
+  /** The request that came. */
   readonly received: Promise<Received>;
-  /** Lets it go on. */
+}
+
+export interface Held extends Noted {
+  /** Lets the request go on. */
   readonly release: () => void;
+}
+
+/** Answers by `then`, and shows what was asked. */
+export function noted(then: Script): Noted {
+  const { promise: received, resolve: came } = Promise.withResolvers<Received>();
+  const script: Script = (request, response) => {
+    came(request);
+    return then(request, response);
+  };
+  return { script, received };
 }
 
 /** Says nothing until it is released, then answers by `then`. */
 export function held(then: Script = words): Held {
   const { promise: gate, resolve: release } = Promise.withResolvers<void>();
-  const { promise: received, resolve: came } = Promise.withResolvers<Received>();
-  const script: Script = async (request, response) => {
-    came(request);
+  const waiting: Script = async (request, response) => {
     await gate;
     return then(request, response);
   };
-  return { script, received, release };
+  return { ...noted(waiting), release };
 }
 
 export function heldAndFailing(): Held {
