@@ -179,3 +179,19 @@ test('a client that ends its side in the middle of a stream makes no error of th
   expect(await text).toMatch(/\r\n\r\n1\r\na\r\n$/);
   expect(errors).toEqual([]);
 });
+
+test('an answer that is cut before its turn on the connection has it cut at its turn', async () => {
+  const { client, reply, others } = await serve(
+    'GET /1 HTTP/1.1\r\nhost: x\r\n\r\nGET /2 HTTP/1.1\r\nhost: x\r\n\r\n',
+  );
+  const second = new Reply(others[0] as ServerResponse, {}, { nowMs: 0, breakOff: () => {} });
+  const text = read(client);
+  second.beginStream('text/event-stream', {});
+  second.write(Buffer.from('b'), 1);
+  second.destroy();
+  await turn();
+  reply.beginAnswer(200, { contentType: 'text/plain', length: 1 }, {});
+  reply.write(Buffer.from('a'), 1);
+  reply.end();
+  expect(await text).toMatch(/^HTTP\/1.1 200[^]*\r\n\r\na$/);
+});

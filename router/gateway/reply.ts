@@ -11,6 +11,7 @@
 // the head has left and while the response gathers nothing: it holds pieces back, itself, until the end of their turn.
 
 import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import {
   type ErrorAnswer,
@@ -166,7 +167,10 @@ export class Reply {
   /** Cuts the connection: the last resort, where a clean end would look complete. */
   destroy(): void {
     this.over = true;
-    this.response.destroy();
+    const { response } = this;
+    // Others that are asked for on its connection come first: at its turn Node would write what waits, and then nothing.
+    if (response.socket === null) response.once('socket', (socket: Socket) => socket.destroy());
+    response.destroy();
   }
 
   private lastWords(event: string): void {
