@@ -334,7 +334,7 @@ class Links implements LinkServer {
       return this.#slices.run(() => this.#receive(peer, frame));
     }
     peer.waiting += 1;
-    peer.socket.pause();
+    peer.socket.hold();
     this.#slices.later(() => {
       peer.waiting -= 1;
       if (peer.socket.ended) return;

@@ -67,3 +67,27 @@ test('messages that take long come over many turns, each once and in the order o
   await agent.client.close();
   await router.server.close();
 });
+
+test('what a peer says before it closes is heard, though it has to wait, and its end comes behind it', async () => {
+  const nowMs = { value: 0 };
+  const seen: string[] = [];
+  const router = await fakeRouter({
+    clock: { nowMs: () => nowMs.value, wallMs: () => 0 },
+    onMessage: (_link, { kind }) => {
+      seen.push(kind);
+      nowMs.value += 20;
+    },
+    onDown: (_link, reason) => void seen.push(reason),
+  });
+  const agent = fakeAgent([`ws://127.0.0.1:${router.port}`]);
+  while (agent.messages.length === 0) await turn();
+  const [link] = agent.up;
+  const replica = '127.0.0.1:8000' as never;
+  for (let k = 0; k < 30; k += 1) {
+    agent.client.send(link as never, { kind: 'bye', replica, reason: 'shutdown' });
+  }
+  await agent.client.close();
+  while (seen.at(-1) !== 'shutting_down') await turn();
+  expect(seen).toEqual([...Array.from({ length: 30 }, () => 'bye'), 'shutting_down']);
+  await router.server.close();
+});

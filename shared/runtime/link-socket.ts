@@ -83,6 +83,9 @@ export class LinkSocket {
   #corked = false;
   #heardMs: number;
   #pausedFrames: Uint8Array[] | null = null;
+  /** A close by the peer waits behind the frames that wait; once it has come, how it was. */
+  #holdsEnd = false;
+  #heldEnd: LinkEnd | null = null;
   #refilledMs: number;
   #messagesPerS: number;
   #messageTokens: number;
@@ -101,7 +104,10 @@ export class LinkSocket {
     socket.on('ping', (data) => this.#pinged(data));
     socket.on('pong', (data) => void this.#control(data));
     socket.on('error', (error) => this.#fail(error));
-    socket.on('close', (code) => this.#finish(endOfCode(code)));
+    socket.on('close', (code) => {
+      if (this.#holdsEnd) this.#heldEnd = endOfCode(code);
+      else this.#finish(endOfCode(code));
+    });
   }
 
   get ended(): boolean {
@@ -142,12 +148,20 @@ export class LinkSocket {
     this.#options.socket.pause();
   }
 
+  /** As `pause`; a close by the peer waits too, so that its last words are heard. */
+  hold(): void {
+    this.#holdsEnd = true;
+    this.pause();
+  }
+
   resume(): void {
     const waiting = this.#pausedFrames ?? [];
     this.#pausedFrames = null;
+    this.#holdsEnd = false;
     this.#options.socket.resume();
     this.#heard();
     for (const frame of waiting) if (!this.#ended) this.#options.onFrame(frame);
+    if (this.#heldEnd !== null && !this.#holdsEnd) this.#finish(this.#heldEnd);
   }
 
   close(reason: CloseReason): void {
