@@ -50,7 +50,7 @@ test('messages that take long come over many turns, each once and in the order o
   const agent = fakeAgent([`ws://127.0.0.1:${router.port}`]);
   while (agent.messages.length === 0) await turn();
   const [link] = agent.up;
-  const { replica } = { replica: '127.0.0.1:8000' as never };
+  const replica = '127.0.0.1:8000' as never;
   for (let seq = 0; seq < count; seq += 1) {
     const of = { replica, rank: 0, incarnation: 'i' as never, seq, runs: [], leaves: [] };
     agent.client.send(link as never, { kind: 'prefix', ...of, evicted: new Uint32Array(0) });
