@@ -195,6 +195,59 @@ describe('a prefix index', () => {
     expect(index.rows).toBe(0);
   });
 
+  test('tells a new agent the whole chain after it moved, lost rows in its middle, and took others', () => {
+    const index = new PrefixIndex(1_000_000);
+    const [a, b] = [index.addTarget(), index.addTarget()];
+    const long = Array.from({ length: 12 }, (_, k) => k % 3);
+    const old = Array.from({ length: 300 }, (_, k) => chain([7, k, ...long.slice(2)]));
+    index.apply(b, message({ runs: old.map((one) => run(one)) }));
+    index.apply(a, message({ runs: [run(chain(long.slice(0, 5)))] }));
+    index.apply(a, message({ seq: 1, runs: [run(chain([...long.slice(0, 5), 9, 9]), 5)] }));
+    index.apply(a, message({ seq: 2, runs: [run(chain(long), 5)] }));
+    index.setBudget(60_000);
+    const copyOf = (): PrefixIndex => {
+      const copy = new PrefixIndex(1_000_000);
+      copy.addTarget();
+      copy.apply(0, message(index.snapshot(a)));
+      return copy;
+    };
+    expect(index.chunks(b)).toBeLessThan(3_000);
+    expect(copyOf().chunks(0)).toBe(14);
+    expect(copyOf().match(0, chain(long)).chunks).toBe(12);
+    expect(copyOf().match(0, chain([...long.slice(0, 5), 9, 9])).chunks).toBe(7);
+    // Out of order, as no honest agent does: what hangs on it cannot be found until it is back.
+    const middle = chain(long).hashes.slice(2 * 7, 2 * 8);
+    index.apply(a, message({ seq: 3, evicted: middle }));
+    for (let k = 0; k < 40; k += 1) index.hope(b, chain([8, k, k]));
+    expect(copyOf().match(0, chain(long)).chunks).toBe(7);
+    expect(copyOf().chunks(0)).toBe(9);
+    index.apply(a, message({ seq: 4, runs: [{ ...run(chain(long.slice(0, 8)), 7) }] }));
+    expect(copyOf().match(0, chain(long)).chunks).toBe(12);
+    expect(copyOf().chunks(0)).toBe(14);
+  });
+
+  test('hopes beside holders are taken back, confirmed and evicted like others', () => {
+    const index = new PrefixIndex(1_000_000);
+    const [a, b, c] = [index.addTarget(), index.addTarget(), index.addTarget()];
+    const shared = chain([1, 2]);
+    const depths = (): number[] => [a, b, c].map((slot) => index.match(slot, shared).chunks);
+    index.hope(a, shared);
+    index.hope(b, shared);
+    index.apply(a, message({ runs: [run(shared)] }));
+    index.hope(c, shared);
+    expect(depths()).toEqual([2, 2, 2]);
+    index.unhope(a, shared.hashes);
+    index.unhope(b, shared.hashes);
+    expect(depths()).toEqual([2, 0, 2]);
+    index.reset(a);
+    expect(depths()).toEqual([0, 0, 2]);
+    expect(index.snapshot(c).runs).toEqual([]);
+    index.apply(c, message({ runs: [run(shared)] }));
+    expect(index.snapshot(c).runs).toHaveLength(1);
+    index.reset(c);
+    expect(index.rows).toBe(0);
+  });
+
   test('a row costs the same with 1,000 targets as with one', () => {
     const bytesPerRow = (targets: number): number => {
       const index = new PrefixIndex(64 << 20);

@@ -1,40 +1,51 @@
-// A hash table from 64-bit hashes (two u32 words) to rows of u32 columns, with a recency list and a
-// byte budget.
+// A hash table from 64-bit hashes (two u32 words) to rows of u32 columns and a byte of flags, with a
+// recency list and a byte budget.
 //
 // Typed arrays only: no object per row, no bigint, and memory that can be counted. Collisions are
 // probed linearly; removal shifts back, so there are no tombstones. At the budget the least recent
-// row makes room.
+// row makes room. Rows name each other in three bytes, so there are at most 16.7 million.
+//
+//   bytes of a row = 8 hash + 6 recency + 1 flags + 4 · columns + about 4.3 of its bucket
 //
 // A large table has its buckets in shards, which are widened one after the other as they fill, and
 // its rows in arrays that are widened one by one before they are full: a million rows are never moved at
 // one stroke, which would hold an event loop for long.
 
+import { RowRefs, ROW_REFS_MAX } from './row-refs.ts';
+
 const START_ROWS = 1_024;
 const NONE = -1;
 /** In `older` of a row that is not in use. */
 const FREE = -2;
-const ROW_BYTES = 16;
+const REF_BYTES = 3;
+const ROW_BYTES = 9 + 2 * REF_BYTES;
 /** Arrays of rows beside the columns. */
-const OWN_ARRAYS = 4;
+const OWN_ARRAYS = 5;
+/** Of the budget, for what rounding up takes. */
+const SLACK_BYTES = 64;
 /** Storage grows twofold up to so many rows, then fourfold: seldom where it is much to copy. */
 const TWOFOLD_MAX = 262_144;
 /** Buckets up to which there is one shard. */
 const ONE_SHARD_MAX = 65_536;
 const SHARDS = 64;
-/** A shard is chosen by the uppermost bits of a hash, a bucket by those from here on. */
+/** A shard is chosen by the uppermost bits of a hash, a bucket by the fraction that the others are of this. */
 const SHARD_SHIFT = 26;
-const BUCKET_SHIFT = 5;
+const FRACTION = 2 ** -SHARD_SHIFT;
+/** A shard's widening: little at a time, so that few buckets are empty. */
+const SHARD_GROWTH = 1.25;
 
 export class PrefixTable {
   /**
    * Columns of the rows; index by row. Replaced when the table grows: read it anew after an insert.
    */
   columns: Uint32Array[];
+  /** A byte of each row, the owner's, 0 in new rows; replaced as the columns are. */
+  flags: Uint8Array;
   #low: Uint32Array;
   #high: Uint32Array;
-  #newer: Int32Array;
-  #older: Int32Array;
-  #shards: Int32Array[] = [];
+  #newer: RowRefs;
+  #older: RowRefs;
+  #shards: RowRefs[] = [];
   /** Rows in each shard. */
   #counts: number[] = [];
   #free = NONE;
@@ -52,10 +63,20 @@ export class PrefixTable {
   #bytesMax: number;
   #evictions = 0;
   readonly #onEvict: (row: number) => void;
+  readonly #onMove: (before: readonly number[]) => void;
 
-  /** `onEvict` sees a row that has to make room, before it goes. */
-  constructor(options: { bytesMax: number; columns: number; onEvict?: (row: number) => void }) {
+  /**
+   * `onEvict` sees a row that has to make room, before it goes; `onMove` hears that rows have other places, and of
+   * each which one it had.
+   */
+  constructor(options: {
+    bytesMax: number;
+    columns: number;
+    onEvict?: (row: number) => void;
+    onMove?: (before: readonly number[]) => void;
+  }) {
     this.#onEvict = options.onEvict ?? (() => undefined);
+    this.#onMove = options.onMove ?? (() => undefined);
     this.#bytesMax = options.bytesMax;
     this.#rowsMax = rowsWithin(options.bytesMax, options.columns);
     const rows = Math.min(START_ROWS, this.#rowsMax);
@@ -63,8 +84,9 @@ export class PrefixTable {
     this.columns = Array.from({ length: options.columns }, () => new Uint32Array(rows));
     this.#low = new Uint32Array(rows);
     this.#high = new Uint32Array(rows);
-    this.#newer = new Int32Array(rows);
-    this.#older = new Int32Array(rows);
+    this.flags = new Uint8Array(rows);
+    this.#newer = new RowRefs(rows);
+    this.#older = new RowRefs(rows);
     this.#rehash();
   }
 
@@ -91,11 +113,11 @@ export class PrefixTable {
   get bytes(): number {
     let buckets = 0;
     for (const shard of this.#shards) buckets += shard.length;
-    return this.rows * (ROW_BYTES + 4 * this.columns.length) + 4 * buckets;
+    return this.rows * (ROW_BYTES + 4 * this.columns.length) + REF_BYTES * buckets;
   }
 
   isUsed(row: number): boolean {
-    return row < this.#mark && this.#older[row] !== FREE;
+    return row < this.#mark && this.#older.get(row) !== FREE;
   }
 
   low(row: number): number {
@@ -109,10 +131,9 @@ export class PrefixTable {
   /** The row of a hash, or -1. */
   find(low: number, high: number): number {
     const hash = mixed(low, high);
-    const buckets = this.#shards[this.#shardOf(hash)] as Int32Array;
-    const mask = buckets.length - 1;
-    for (let at = (hash >>> BUCKET_SHIFT) & mask; ; at = (at + 1) & mask) {
-      const row = buckets[at] as number;
+    const buckets = this.#shards[this.#shardOf(hash)] as RowRefs;
+    for (let at = homeOf(hash, buckets.length); ; at = at + 1 === buckets.length ? 0 : at + 1) {
+      const row = buckets.get(at);
       if (row === NONE) return NONE;
       if (this.#low[row] === low && this.#high[row] === high) return row;
     }
@@ -151,6 +172,7 @@ export class PrefixTable {
     const row = this.#claim();
     this.#low[row] = low;
     this.#high[row] = high;
+    this.flags[row] = 0;
     for (const column of this.columns) column[row] = 0;
     this.#place(row);
     this.#link(row);
@@ -167,8 +189,8 @@ export class PrefixTable {
   remove(row: number): void {
     this.#displace(row);
     this.#unlink(row);
-    this.#older[row] = FREE;
-    this.#newer[row] = this.#free;
+    this.#older.set(row, FREE);
+    this.#newer.set(row, this.#free);
     this.#free = row;
     this.#size -= 1;
   }
@@ -202,7 +224,7 @@ export class PrefixTable {
     }
     if (this.#free === NONE) return this.#mark++;
     const row = this.#free;
-    this.#free = this.#newer[row] as number;
+    this.#free = this.#newer.get(row);
     return row;
   }
 
@@ -230,8 +252,9 @@ export class PrefixTable {
     const column = this.#widened - OWN_ARRAYS;
     if (this.#widened === 0) this.#low = widen(this.#low, wider);
     else if (this.#widened === 1) this.#high = widen(this.#high, wider);
-    else if (this.#widened === 2) this.#newer = widen(this.#newer, wider);
-    else if (this.#widened === 3) this.#older = widen(this.#older, wider);
+    else if (this.#widened === 2) this.#newer = this.#newer.widened(wider);
+    else if (this.#widened === 3) this.#older = this.#older.widened(wider);
+    else if (this.#widened === 4) this.flags = widen(this.flags, wider);
     else this.columns[column] = widen(this.columns[column] as Uint32Array, wider);
     this.#widened += 1;
     if (this.#widened < OWN_ARRAYS + this.columns.length) return;
@@ -249,17 +272,17 @@ export class PrefixTable {
   /** Moves all rows, from the least recent on, into fresh and smaller storage. */
   #compact(rows: number): void {
     const order: number[] = [];
-    for (let row = this.#oldest; row !== NONE; row = this.#newer[row] as number) order.push(row);
-    const pick = (from: Uint32Array): Uint32Array => {
-      const to = new Uint32Array(rows);
+    for (let row = this.#oldest; row !== NONE; row = this.#newer.get(row)) order.push(row);
+    const pick = <T extends Uint32Array | Uint8Array>(from: T, to: T): T => {
       for (let k = 0; k < order.length; k += 1) to[k] = from[order[k] as number] as number;
       return to;
     };
-    this.columns = this.columns.map(pick);
-    this.#low = pick(this.#low);
-    this.#high = pick(this.#high);
-    this.#newer = new Int32Array(rows);
-    this.#older = new Int32Array(rows);
+    this.columns = this.columns.map((column) => pick(column, new Uint32Array(rows)));
+    this.#low = pick(this.#low, new Uint32Array(rows));
+    this.#high = pick(this.#high, new Uint32Array(rows));
+    this.flags = pick(this.flags, new Uint8Array(rows));
+    this.#newer = new RowRefs(rows);
+    this.#older = new RowRefs(rows);
     this.#free = NONE;
     this.#newest = NONE;
     this.#oldest = NONE;
@@ -268,16 +291,17 @@ export class PrefixTable {
     this.#wider = 0;
     for (let row = 0; row < order.length; row += 1) this.#link(row);
     this.#rehash();
+    this.#onMove(order);
   }
 
   /** Places all rows anew, into as many shards as so much storage takes. */
   #rehash(): void {
     const buckets = bucketsFor(this.#capacity);
     const shards = buckets > ONE_SHARD_MAX ? SHARDS : 1;
-    const each = buckets / shards;
-    this.#shards = Array.from({ length: shards }, () => new Int32Array(each).fill(NONE));
+    const each = Math.ceil(buckets / shards);
+    this.#shards = Array.from({ length: shards }, () => new RowRefs(each));
     this.#counts = Array.from({ length: shards }, () => 0);
-    for (let row = this.#oldest; row !== NONE; row = this.#newer[row] as number) this.#place(row);
+    for (let row = this.#oldest; row !== NONE; row = this.#newer.get(row)) this.#place(row);
   }
 
   #findElsewhere(hashes: Uint32Array, k: number): number {
@@ -292,16 +316,22 @@ export class PrefixTable {
     const hash = this.#hashOf(row);
     const shard = this.#shardOf(hash);
     const count = (this.#counts[shard] as number) + 1;
-    let buckets = this.#shards[shard] as Int32Array;
+    let buckets = this.#shards[shard] as RowRefs;
     if (256 * count > buckets.length * mostOf(shard)) buckets = this.#widenShard(shard);
     this.#counts[shard] = count;
     put(buckets, hash, row);
   }
 
-  #widenShard(shard: number): Int32Array {
-    const from = this.#shards[shard] as Int32Array;
-    const to = new Int32Array(2 * from.length).fill(NONE);
-    for (const row of from) if (row !== NONE) put(to, this.#hashOf(row), row);
+  /** No further than a full table needs, unless hashes fall into one shard. */
+  #widenShard(shard: number): RowRefs {
+    const from = this.#shards[shard] as RowRefs;
+    const wider = Math.ceil(SHARD_GROWTH * from.length);
+    const most = Math.floor(bucketsFor(this.#rowsMax) / this.#shards.length);
+    const to = new RowRefs(from.length < most ? Math.min(wider, most) : wider);
+    for (let at = 0; at < from.length; at += 1) {
+      const row = from.get(at);
+      if (row !== NONE) put(to, this.#hashOf(row), row);
+    }
     this.#shards[shard] = to;
     return to;
   }
@@ -314,36 +344,37 @@ export class PrefixTable {
     const hash = this.#hashOf(row);
     const shard = this.#shardOf(hash);
     this.#counts[shard] = (this.#counts[shard] as number) - 1;
-    const buckets = this.#shards[shard] as Int32Array;
-    const mask = buckets.length - 1;
-    let hole = (hash >>> BUCKET_SHIFT) & mask;
-    while (buckets[hole] !== row) hole = (hole + 1) & mask;
-    for (let at = (hole + 1) & mask; ; at = (at + 1) & mask) {
-      const other = buckets[at] as number;
+    const buckets = this.#shards[shard] as RowRefs;
+    const { length } = buckets;
+    let hole = homeOf(hash, length);
+    while (buckets.get(hole) !== row) hole = hole + 1 === length ? 0 : hole + 1;
+    for (let at = hole + 1; ; at += 1) {
+      if (at === length) at = 0;
+      const other = buckets.get(at);
       if (other === NONE) break;
-      const home = (this.#hashOf(other) >>> BUCKET_SHIFT) & mask;
-      if (((at - home) & mask) < ((at - hole) & mask)) continue;
-      buckets[hole] = other;
+      const home = homeOf(this.#hashOf(other), length);
+      if (cyclic(at - home, length) < cyclic(at - hole, length)) continue;
+      buckets.set(hole, other);
       hole = at;
     }
-    buckets[hole] = NONE;
+    buckets.set(hole, NONE);
   }
 
   #link(row: number): void {
-    this.#older[row] = this.#newest;
-    this.#newer[row] = NONE;
-    if (this.#newest !== NONE) this.#newer[this.#newest] = row;
+    this.#older.set(row, this.#newest);
+    this.#newer.set(row, NONE);
+    if (this.#newest !== NONE) this.#newer.set(this.#newest, row);
     this.#newest = row;
     if (this.#oldest === NONE) this.#oldest = row;
   }
 
   #unlink(row: number): void {
-    const older = this.#older[row] as number;
-    const newer = this.#newer[row] as number;
+    const older = this.#older.get(row);
+    const newer = this.#newer.get(row);
     if (older === NONE) this.#oldest = newer;
-    else this.#newer[older] = newer;
+    else this.#newer.set(older, newer);
     if (newer === NONE) this.#newest = older;
-    else this.#older[newer] = older;
+    else this.#older.set(newer, older);
   }
 }
 
@@ -359,32 +390,35 @@ function mostOf(shard: number): number {
   return 180 + ((25 * shard) >> 6);
 }
 
-function put(buckets: Int32Array, hash: number, row: number): void {
-  const mask = buckets.length - 1;
-  let at = (hash >>> BUCKET_SHIFT) & mask;
-  while (buckets[at] !== NONE) at = (at + 1) & mask;
-  buckets[at] = row;
+/** The bucket that a hash belongs in, of so many. */
+function homeOf(hash: number, length: number): number {
+  return Math.floor((hash & 0x3ffffff) * FRACTION * length);
 }
 
-/** A power of two that keeps the load at or below two thirds. */
+function cyclic(distance: number, length: number): number {
+  return distance < 0 ? distance + length : distance;
+}
+
+function put(buckets: RowRefs, hash: number, row: number): void {
+  const { length } = buckets;
+  let at = homeOf(hash, length);
+  while (buckets.get(at) !== NONE) at = at + 1 === length ? 0 : at + 1;
+  buckets.set(at, row);
+}
+
+/** So many that two thirds of them are taken. */
 function bucketsFor(rows: number): number {
-  let buckets = 16;
-  while (buckets * 2 < rows * 3) buckets *= 2;
-  return buckets;
+  return Math.max(16, Math.ceil((3 * rows) / 2));
 }
 
 function rowsWithin(bytes: number, columns: number): number {
-  let best = 8;
-  for (let buckets = 16; buckets * 4 < bytes; buckets *= 2) {
-    const rows = Math.floor((bytes - buckets * 4) / (ROW_BYTES + 4 * columns));
-    best = Math.max(best, Math.min(rows, Math.floor((buckets * 2) / 3)));
-  }
-  return best;
+  const each = ROW_BYTES + 4 * columns + (REF_BYTES * 3) / 2;
+  return Math.min(ROW_REFS_MAX, Math.max(8, Math.floor((bytes - SLACK_BYTES) / each)));
 }
 
-function widen<T extends Uint32Array | Int32Array>(from: T, length: number): T {
+function widen<T extends Uint32Array | Uint8Array>(from: T, length: number): T {
   if (from.length >= length) return from;
-  const to = (from instanceof Uint32Array ? new Uint32Array(length) : new Int32Array(length)) as T;
+  const to = (from instanceof Uint32Array ? new Uint32Array(length) : new Uint8Array(length)) as T;
   to.set(from);
   return to;
 }
