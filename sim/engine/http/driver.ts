@@ -20,6 +20,11 @@ export interface DriverListener {
   readonly stopped: () => void;
 }
 
+export interface Submission {
+  readonly request: EngineRequest;
+  readonly listener: (event: RequestEvent) => void;
+}
+
 interface DriverRuntime {
   readonly clock: Clock;
   readonly timers: Timers;
@@ -42,10 +47,16 @@ export class EngineDriver {
     return this.#runtime.clock.nowMs();
   }
 
-  submit(request: EngineRequest, listener: (event: RequestEvent) => void): SubmitResult {
+  /** All at the present moment: nothing is heard of one before the last is in. Ends at the first that is refused. */
+  submit(submissions: readonly Submission[]): SubmitResult {
     this.catchUp();
-    const result = this.model.submit(request, this.nowMs());
-    if (result.ok) this.#listeners.set(request.id, listener);
+    const nowMs = this.nowMs();
+    let result: SubmitResult = { ok: true };
+    for (const { request, listener } of submissions) {
+      result = this.model.submit(request, nowMs);
+      if (!result.ok) break;
+      this.#listeners.set(request.id, listener);
+    }
     this.#arm();
     return result;
   }

@@ -8,7 +8,7 @@ import { tokenSequence } from '../sequence.ts';
 import type { FinishReason } from '../stats.ts';
 import { tokenText } from '../tokenizer.ts';
 import { planAnswer, type AnswerPlan, type AnswerWish } from './answer-plan.ts';
-import type { EngineDriver, RequestEvent } from './driver.ts';
+import type { EngineDriver, RequestEvent, Submission } from './driver.ts';
 
 /** What is to be generated. Lengths in tokens. */
 export interface GenerationPlan extends AnswerWish {
@@ -99,16 +99,17 @@ export class GenerationRun {
     this.engineIds = this.choices.map(({ index }) => `${plan.id}.${index}`);
   }
 
-  /** Hands all to the engine; when it refuses one, none is left there. */
+  /**
+   * Hands all to the engine; when it refuses one, none is left there. The listener hears nothing before this returns, on a
+   * machine that is slow at it too: what is sent ahead of the first token can be sent then.
+   */
   submit(listener: GenerationListener): SubmitFault | null {
     this.#listener = listener;
-    for (const choice of this.choices) {
-      const fault = this.#submitOne(choice, listener);
-      if (fault === null) continue;
-      this.abort();
-      return fault;
-    }
-    return null;
+    const submissions = this.choices.map((choice) => this.#submissionOf(choice, listener));
+    const result = this.driver.submit(submissions);
+    if (result.ok) return null;
+    this.abort();
+    return result.reason;
   }
 
   /** Nobody waits for the answer any more. */
@@ -124,7 +125,7 @@ export class GenerationRun {
     this.#listener?.failed();
   }
 
-  #submitOne(choice: Choice, listener: GenerationListener): SubmitFault | null {
+  #submissionOf(choice: Choice, listener: GenerationListener): Submission {
     const { plan, driver } = this;
     const { profile, maxModelLen } = driver.model;
     const prompt = plan.prompts[Math.floor(choice.index / plan.n)];
@@ -148,10 +149,7 @@ export class GenerationRun {
       priority: plan.priority ?? 0,
       ...(plan.maxTokens === null ? {} : { maxTokensParam: plan.maxTokens }),
     };
-    const result = driver.submit(request, (event) =>
-      this.#take(choice, event, { answer, listener }),
-    );
-    return result.ok ? null : result.reason;
+    return { request, listener: (event) => this.#take(choice, event, { answer, listener }) };
   }
 
   #wishOf({ index }: Choice): AnswerWish {
