@@ -152,19 +152,20 @@ export class HostWatch {
   }
 }
 
-/** Runs `nvidia-smi`; where there is none, or it takes too long, there is no exit code. */
+/** Runs `nvidia-smi`; where there is none, it takes too long, or the machine starts no process, there is no exit code. */
 export function runSmi(args: readonly string[]): Promise<SmiOutput> {
-  return new Promise((resolve) => {
-    execFile(
-      'nvidia-smi',
-      [...args],
-      { timeout: SMI_TIMEOUT_MS, maxBuffer: SMI_BYTES, killSignal: 'SIGKILL' },
-      (error, stdout, stderr) => {
-        const code = error === null ? 0 : error.code;
-        resolve({ exitCode: typeof code === 'number' ? code : null, stdout, stderr });
-      },
-    );
-  });
+  const { promise, resolve } = Promise.withResolvers<SmiOutput>();
+  const options = { timeout: SMI_TIMEOUT_MS, maxBuffer: SMI_BYTES, killSignal: 'SIGKILL' } as const;
+  try {
+    execFile('nvidia-smi', [...args], options, (error, stdout, stderr) => {
+      const code = error === null ? 0 : error.code;
+      resolve({ exitCode: typeof code === 'number' ? code : null, stdout, stderr });
+    });
+  } catch {
+    // Some failures (no memory, a program that is being replaced) are thrown where others are told.
+    resolve(NO_OUTPUT);
+  }
+  return promise;
 }
 
 /** The library is loaded when it is first needed. */

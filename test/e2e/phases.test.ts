@@ -212,6 +212,13 @@ describe('the GPUs of an engine', () => {
 });
 
 describe('nvidia-smi itself', () => {
+  test('has no exit code where the system starts no process', async () => {
+    await onPath('nvidia-smi', 'echo never');
+    // An argument longer than any may be: thrown by Node, as lack of memory is, where most failures are told.
+    const { exitCode, stdout } = await runSmi(['x'.repeat(256 * 1024)]);
+    expect([exitCode, stdout]).toEqual([null, '']);
+  });
+
   test('is run from the path, with what it printed and how it ended', async () => {
     await onPath('nvidia-smi', 'echo "$1"; echo trouble >&2; exit 6');
     const output = await runSmi(['--query-gpu=index']);
