@@ -99,9 +99,9 @@ function watchFleet({ state }: Fleet, tally: Tally): Undo[] {
   const { weighing } = state;
   const column = (): number => (tally.columnReads += 1);
   const target = (): number => (tally.targetReads += 1);
-  const { values, places } = weighing;
-  const undo: Undo[] = [() => Object.assign(weighing, { values, places })];
-  weighing.values = watched(values, column);
+  const { columns, places } = weighing;
+  const undo: Undo[] = [() => Object.assign(weighing, { columns, places })];
+  weighing.columns = columns.map((one) => watched(one, column));
   weighing.places = watched(places, column);
   for (const replica of state.replicas.values()) {
     for (const one of [replica, ...replica.targets]) watchMembers(one, target);

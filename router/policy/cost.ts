@@ -59,6 +59,8 @@ function kvPressureMs(kvUsageRatio: number | null, settings: CostSettings): numb
 }
 
 function preemptionMs(input: CostInput, settings: CostSettings): number {
-  const perSecond = (input.preemptionsPerMin ?? 0) / 60;
+  const { preemptionsPerMin } = input;
+  if (preemptionsPerMin === null || preemptionsPerMin === 0) return 0;
+  const perSecond = preemptionsPerMin / 60;
   return (perSecond * input.meanPromptMs * settings.preemptionHorizonMs) / 1_000;
 }

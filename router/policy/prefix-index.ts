@@ -272,6 +272,12 @@ export class PrefixIndex {
     return null;
   }
 
+  /** Whether any target at all has a leaf within so many chunks of the prompt. */
+  hasLeaf(chain: PromptChain, chunks: number): boolean {
+    if (this.#ends.chain !== chain || this.#ends.chunks !== chunks) this.#lookUpEnds(chain, chunks);
+    return this.#ends.count > 0;
+  }
+
   match(slot: number, chain: PromptChain): PrefixMatch {
     return this.matchAt(slot, chain, this.walk(chain)[slot] ?? 0);
   }

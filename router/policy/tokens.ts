@@ -92,6 +92,11 @@ export class PromptMeter {
     return this.#parts.length > 0 && this.#tokenIds < 0;
   }
 
+  /** Neither token ids nor parts: its tokens follow from its bytes. */
+  get isText(): boolean {
+    return this.#parts.length === 0 && this.#tokenIds < 0;
+  }
+
   partTokensOf(figures: TokenFigures | null): number {
     if (this.#tokenIds >= 0) return 0;
     let tokens = 0;

@@ -41,6 +41,9 @@ export const COLUMN = {
 } as const;
 export const COLUMNS = 9;
 
+/** Candidates that are put in order at a time: mostly all that are asked for. */
+const RANKED_AT_ONCE = 16;
+
 const FULL = 1;
 const CLOSED = 2;
 const LEARNED = 4;
@@ -50,14 +53,12 @@ export class Weighing {
   /** Of the pool of the request; candidates are those at `places`, in its order. */
   #pool: readonly TargetState[] = [];
   #count = 0;
-  /** Of candidate k from `k · COLUMNS` on. */
-  values = new Float64Array(16 * COLUMNS);
+  /** By `COLUMN`; of each candidate one number, so that a pass over one column reads no other. */
+  columns: readonly Float64Array[] = columnsOf(16);
   /** Place of each in its pool's roster. */
   places = new Int32Array(16);
   #flags = new Uint8Array(16);
-  /** A heap of candidates by cost; those taken from it so far are in `#ranked`, in order. */
-  #heap = new Int32Array(16);
-  #heaped = -1;
+  /** Those of the least cost so far asked for, in order. */
   #ranked = new Int32Array(16);
   #rankedCount = 0;
   /** Those that were asked for, each made once. */
@@ -72,7 +73,6 @@ export class Weighing {
     this.#pool = pool;
     if (this.removed.length > 0) this.removed.length = 0;
     this.#count = 0;
-    this.#heaped = -1;
     this.#rankedCount = 0;
     this.#objects.length = 0;
     this.#objectsOf.length = 0;
@@ -91,7 +91,7 @@ export class Weighing {
 
   /** Nothing is asked of anybody: for prompts that add up, and for none. */
   clearColumns(): void {
-    this.values.fill(0, 0, this.#count * COLUMNS);
+    for (const column of this.columns) column.fill(0, 0, this.#count);
   }
 
   setLoad(k: number, load: { readonly full: boolean; readonly closed: boolean; learned: boolean }) {
@@ -112,20 +112,16 @@ export class Weighing {
   }
 
   value(k: number, column: (typeof COLUMN)[keyof typeof COLUMN]): number {
-    return this.values[k * COLUMNS + column] as number;
+    return this.columns[column]?.[k] as number;
   }
 
   costMs(k: number): number {
-    return this.values[k * COLUMNS + COLUMN.costMs] as number;
+    return this.columns[COLUMN.costMs]?.[k] as number;
   }
 
   /** The candidate with the i-th least cost, the first of equal ones; -1 beyond the last. */
   ranked(i: number): number {
-    if (this.#heaped < 0) this.#heapify();
-    while (this.#rankedCount <= i && this.#heaped > 0) {
-      this.#ranked[this.#rankedCount] = this.#pop();
-      this.#rankedCount += 1;
-    }
+    while (this.#rankedCount <= i && this.#rankedCount < this.#count) this.#rankMore();
     return i < this.#rankedCount ? (this.#ranked[i] as number) : -1;
   }
 
@@ -136,6 +132,16 @@ export class Weighing {
     this.#objects.push(object);
     this.#objectsOf.push(k);
     return object;
+  }
+
+  /** No other candidate has as much of the prompt cached. */
+  cachesMost(k: number): boolean {
+    const cached = this.columns[COLUMN.cachedTokens] as Float64Array;
+    const most = cached[k] as number;
+    for (let other = 0; other < this.#count; other += 1) {
+      if (other !== k && (cached[other] as number) >= most) return false;
+    }
+    return true;
   }
 
   /** The least prefill of any candidate and its uncached tokens; null without candidates. */
@@ -184,51 +190,44 @@ export class Weighing {
 
   #grow(): void {
     const room = 2 * this.places.length;
-    const values = new Float64Array(room * COLUMNS);
-    values.set(this.values);
-    this.values = values;
+    const columns = columnsOf(room);
+    for (let c = 0; c < COLUMNS; c += 1) columns[c]?.set(this.columns[c] ?? []);
+    this.columns = columns;
     const places = new Int32Array(room);
     places.set(this.places);
     this.places = places;
     const flags = new Uint8Array(room);
     flags.set(this.#flags);
     this.#flags = flags;
-    this.#heap = new Int32Array(room);
     this.#ranked = new Int32Array(room);
   }
 
-  #less(a: number, b: number): boolean {
-    const costA = this.costMs(a);
-    const costB = this.costMs(b);
-    return costA < costB || (costA === costB && a < b);
-  }
-
-  #heapify(): void {
-    const count = this.#count;
-    for (let k = 0; k < count; k += 1) this.#heap[k] = k;
-    this.#heaped = count;
-    for (let at = (count >> 1) - 1; at >= 0; at -= 1) this.#sink(at);
-  }
-
-  #pop(): number {
-    const top = this.#heap[0] as number;
-    this.#heaped -= 1;
-    this.#heap[0] = this.#heap[this.#heaped] as number;
-    this.#sink(0);
-    return top;
-  }
-
-  #sink(start: number): void {
-    const heap = this.#heap;
-    let at = start;
-    const item = heap[at] as number;
-    for (let child = 2 * at + 1; child < this.#heaped; child = 2 * at + 1) {
-      if (child + 1 < this.#heaped && this.#less(heap[child + 1] as number, heap[child] as number))
-        child += 1;
-      if (!this.#less(heap[child] as number, item)) break;
-      heap[at] = heap[child] as number;
-      at = child;
+  /** The next few in order: one pass, in which most candidates are compared once. */
+  #rankMore(): void {
+    const costs = this.columns[COLUMN.costMs] as Float64Array;
+    const ranked = this.#ranked;
+    const from = this.#rankedCount;
+    const last = from === 0 ? -1 : (ranked[from - 1] as number);
+    const lastMs = last < 0 ? Number.NEGATIVE_INFINITY : (costs[last] as number);
+    const most = Math.min(from + RANKED_AT_ONCE, this.#count);
+    let end = from;
+    let worstMs = Number.POSITIVE_INFINITY;
+    for (let k = 0; k < this.#count; k += 1) {
+      const ms = costs[k] as number;
+      if (end === most && ms >= worstMs) continue;
+      if (ms < lastMs || (ms === lastMs && k <= last)) continue;
+      let at = end < most ? end : most - 1;
+      for (; at > from && (costs[ranked[at - 1] as number] as number) > ms; at -= 1) {
+        ranked[at] = ranked[at - 1] as number;
+      }
+      ranked[at] = k;
+      if (end < most) end += 1;
+      worstMs = costs[ranked[end - 1] as number] as number;
     }
-    heap[at] = item;
+    this.#rankedCount = end;
   }
+}
+
+function columnsOf(room: number): Float64Array[] {
+  return Array.from({ length: COLUMNS }, () => new Float64Array(room));
 }

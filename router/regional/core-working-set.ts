@@ -175,9 +175,10 @@ function takesAged(state: RegionalState, target: TargetState): boolean {
 }
 
 function isFoundNowhere(weighing: Weighing): boolean {
+  const matched = weighing.columns[COLUMN.matchedTokens] as Float64Array;
+  const prompts = weighing.columns[COLUMN.promptTokens] as Float64Array;
   for (let k = 0; k < weighing.count; k += 1) {
-    const matched = weighing.value(k, COLUMN.matchedTokens);
-    if (!isUnfound(matched, weighing.value(k, COLUMN.promptTokens))) return false;
+    if (!isUnfound(matched[k] as number, prompts[k] as number)) return false;
   }
   return true;
 }
