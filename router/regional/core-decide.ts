@@ -14,7 +14,7 @@ import { shareInMs } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf, weigh } from './core-weigh.ts';
-import { COLUMN, type Scored, type Weighing } from './core-weighing.ts';
+import { type Scored, type Weighing } from './core-weighing.ts';
 
 /** Candidates that a decision shows; the best ones, those that it draws from among them. */
 const CANDIDATES_SHOWN = 16;
@@ -204,18 +204,10 @@ function sendReason(
   const { chosen, weighing } = seen;
   if (request.attempts > 0) return 'failover';
   if (weighing.count === 1) return 'only_candidate';
-  if (holdsMost(weighing, chosen)) return 'prefix';
+  if (weighing.cachesMost(chosen)) return 'prefix';
   let tied = 0;
   for (const probability of seen.probabilities) if (probability > 0) tied += 1;
   return tied > 1 ? 'tie_draw' : 'least_cost';
-}
-
-function holdsMost(weighing: Weighing, chosen: number): boolean {
-  const most = weighing.value(chosen, COLUMN.cachedTokens);
-  for (let k = 0; k < weighing.count; k += 1) {
-    if (k !== chosen && weighing.value(k, COLUMN.cachedTokens) >= most) return false;
-  }
-  return true;
 }
 
 function verdict(
