@@ -177,7 +177,7 @@ const ROUTING = {
     { unit: 'ms', min: 100, max: HOUR, default: D.breakerOpenMs },
   ),
   prefixIndexBytes: quantity(
-    "Memory for the index of which prefixes the replicas' KV caches hold: about 50 bytes a chunk of 512 bytes of prompt, " +
+    "Memory for the index of which prefixes the replicas' KV caches hold: about 40 bytes a chunk of 512 bytes of prompt, " +
       'however many replicas there are.',
     { unit: 'bytes', min: MIB, max: 64 * GIB, default: D.prefixIndexBytes },
   ),
