@@ -259,9 +259,10 @@ describe('reports', () => {
     h.say(other.link, { ...queued, prefillMs: 200, requests: 1, topPriority: -1 });
     h.advance(60);
     const sum = { prefillMs: 500, requests: 3, topPriority: -1, routersQueueing: 2 };
-    const behind = { othersTop: -1, othersAtTop: 1, before: 1, turnMs: 25 };
+    const turn = { othersAtTop: 1, before: 1, turnMs: 25 };
+    const behind = { ...turn, othersTop: -1, othersRequests: 1 };
     expect(router.report().queued).toEqual({ ...sum, place: behind });
-    const ahead = { othersTop: 0, othersAtTop: 1, before: 1, turnMs: 25 };
+    const ahead = { ...turn, othersTop: 0, othersRequests: 2 };
     expect(other.report().queued).toEqual({ ...sum, place: ahead });
     h.deliver({ kind: 'linkDown', link: other.link });
     h.advance(60);

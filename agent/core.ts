@@ -299,7 +299,8 @@ export class AgentCore {
     if (place === null) return { ...queued, place: { othersTop: null, othersAtTop: 0, before: 0 } };
     if (!this.links.inTurn) return { ...queued, place };
     const turnMs = turnLengthMs(link.turn.count, link.minReportIntervalMs);
-    return { ...queued, place: { ...place, turnMs } };
+    const othersRequests = Math.max(0, queued.requests - (link.queued?.requests ?? 0));
+    return { ...queued, place: { ...place, turnMs, othersRequests } };
   }
 
   /** When the next report of a target is due on a link. */

@@ -8,11 +8,11 @@ function sum(routersQueueing: number, topPriority: number | null, more = {}): Qu
 }
 
 describe('what the other routers hold', () => {
-  const none = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null };
+  const none = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null, requests: null };
 
   test('is as the agent tells it, whatever this router thinks of itself', () => {
     const place = { othersTop: 3, othersAtTop: 2, before: 1 };
-    const told = { topPriority: 3, atTop: 2, before: 1, meanMs: 100, turnMs: null };
+    const told = { topPriority: 3, atTop: 2, before: 1, meanMs: 100, turnMs: null, requests: null };
     expect(otherQueues(sum(4, 0, { place }), true)).toEqual(told);
     expect(otherQueues(sum(4, 0, { place }), false)).toEqual(told);
     const alone = { othersTop: null, othersAtTop: 0, before: 0 };
@@ -27,11 +27,19 @@ describe('what the other routers hold', () => {
   });
 });
 
-const OTHERS: OtherQueues = { topPriority: 0, atTop: 1, before: 0, meanMs: 100, turnMs: null };
+const OTHERS: OtherQueues = {
+  topPriority: 0,
+  atTop: 1,
+  before: 0,
+  meanMs: 100,
+  turnMs: null,
+  requests: null,
+};
 const INPUT: ShareInput = {
   others: OTHERS,
   holdMs: 60,
   blind: false,
+  roomForAll: false,
   reportAgeMs: 0,
   waitMs: 20,
   ownMs: 0,
@@ -102,7 +110,14 @@ test('routers that see one report together send one request more than the hold a
       let sentMs = 0;
       for (let before = 0; before < routers; before += 1) {
         const atTop = routers - 1;
-        const others = { topPriority: 0, atTop, before, meanMs: prefillMs, turnMs: null };
+        const others = {
+          topPriority: 0,
+          atTop,
+          before,
+          meanMs: prefillMs,
+          turnMs: null,
+          requests: null,
+        };
         let ownMs = 0;
         while (shareOpensInMs({ ...INPUT, others, waitMs, ownMs }, 0) === 0) ownMs += prefillMs;
         sentMs += ownMs;
@@ -141,6 +156,12 @@ describe('where reports come in turn', () => {
     const late = { ...INPUT, others, reportAgeMs: 40 };
     expect(shareOpensInMs(late, -1)).toBe(0);
     expect(shareOpensInMs({ ...late, reportAgeMs: 0 }, 1)).toBe(null);
+  });
+
+  test('where there is room for all that waits nobody waits for a turn, but for more urgent work', () => {
+    const late = { ...INPUT, others: { ...others, before: 2 }, reportAgeMs: 40, roomForAll: true };
+    expect(shareOpensInMs(late, 0)).toBe(0);
+    expect(shareOpensInMs(late, 1)).toBeNull();
   });
 
   test('a target that stays idle is open to all', () => {

@@ -11,7 +11,9 @@
 //
 // Where the agent's reports come in turn (`turnMs`), equally urgent work needs no share: for that long after its report
 // a router has the target for itself, and what it sends is in the next router's report. It then decides as one router
-// does. Those behind more than half of the others let their turns pass: the oldest go first.
+// does. Those behind more than half of the others let their turns pass: the oldest go first. Where more targets have room
+// than requests wait in other routers, room is not what is scarce: whoever waited for a turn would leave engines idle, and
+// be one more that waits.
 //
 // Where reports come late (policy/sight.ts) a turn or a share would be waited for longer than the room lasts: equally
 // urgent work is then bound by the hold alone.
@@ -32,9 +34,14 @@ export interface OtherQueues {
   readonly meanMs: number;
   /** For so long after a report its room is this router's alone, ms; null where agents do not give turns. */
   readonly turnMs: number | null;
+  /** Requests that wait there, of whatever priority; null where agents do not say. */
+  readonly requests: number | null;
 }
 
-const NO_OTHERS: OtherQueues = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null };
+const NO_OTHERS: OtherQueues = {
+  ...{ topPriority: null, atTop: 0, before: 0, meanMs: 0 },
+  ...{ turnMs: null, requests: null },
+};
 
 /**
  * What the routers besides this one hold, as an agent reports it; `counted`: this one is in the sum, which matters
@@ -44,13 +51,14 @@ export function otherQueues(reported: QueuedWork, counted: boolean): OtherQueues
   const { place, routersQueueing, topPriority } = reported;
   const meanMs = reported.prefillMs / Math.max(1, reported.requests);
   if (place !== undefined) {
-    const { othersTop, othersAtTop, before, turnMs = null } = place;
+    const { othersTop, othersAtTop, before, turnMs = null, othersRequests = null } = place;
     if (othersTop === null) return NO_OTHERS;
-    return { topPriority: othersTop, atTop: othersAtTop, before, meanMs, turnMs };
+    const requests = othersRequests;
+    return { topPriority: othersTop, atTop: othersAtTop, before, meanMs, turnMs, requests };
   }
   const others = routersQueueing - (counted ? 1 : 0);
   if (others <= 0 || topPriority === null) return NO_OTHERS;
-  return { topPriority, atTop: others, before: 0, meanMs, turnMs: null };
+  return { topPriority, atTop: others, before: 0, meanMs, turnMs: null, requests: null };
 }
 
 export interface ShareInput {
@@ -60,6 +68,8 @@ export interface ShareInput {
   readonly reportAgeMs: number;
   /** Reports come too late to share its room by them. */
   readonly blind: boolean;
+  /** More of the pool's targets have room than requests wait in other routers. */
+  readonly roomForAll: boolean;
   /** Wait of the target without what this router has sent since its last report, ms. */
   readonly waitMs: number;
   /** What this router has sent into it since. */
@@ -81,6 +91,7 @@ export function shareOpensInMs(input: ShareInput, priority: number): number | nu
   if (others.topPriority === null || priority < others.topPriority) return 0;
   if (input.blind && priority === others.topPriority) return 0;
   if (others.turnMs !== null && priority === others.topPriority) {
+    if (input.roomForAll) return 0;
     const isLast = others.before > others.atTop / 2;
     if (input.reportAgeMs < others.turnMs && !isLast) return 0;
     return idleMs === null ? null : Math.max(0, patienceMs - idleMs);

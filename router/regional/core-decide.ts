@@ -18,6 +18,11 @@ import { type Scored, type Weighing } from './core-weighing.ts';
 
 /** Candidates that a decision shows; the best ones, those that it draws from among them. */
 const CANDIDATES_SHOWN = 16;
+/**
+ * Who has waited so long waits for no better replica's turn, ms: others overtake it in all those whose turn it is
+ * meanwhile.
+ */
+const OLD_MS = 3_000;
 
 export interface Verdict {
   readonly decision: Decision;
@@ -54,11 +59,14 @@ export function decide(
   const tied = drawProbabilities(costs, state.settings);
   // Another router's turn at the best one is waited for: elsewhere its prefix would be computed again. What the
   // probabilities of those in turn lack to 1 is the chance of that.
-  const probabilities = tied.map((probability, n) =>
+  const inTurn = tied.map((probability, n) =>
     probability > 0 && rules.isItsTurn(open[n] as number) ? probability : 0,
   );
+  const isOld = state.nowMs - request.arrivedMs > OLD_MS;
+  const probabilities = isOld ? onlyInTurn(inTurn, rules.cheapestInTurn(open)) : inTurn;
   const drawn = { candidates: open, probabilities };
-  const at = options.draw ? draw(tied, state.deps.random) : mostProbable(probabilities);
+  const drawnFrom = isOld ? probabilities : tied;
+  const at = options.draw ? draw(drawnFrom, state.deps.random) : mostProbable(probabilities);
   const chosen = open[at];
   if (chosen === undefined || probabilities[at] === 0) {
     return verdict(seen, { kind: 'queue', reason: 'order' }, drawn);
@@ -103,10 +111,30 @@ class Rules {
     return shareInMs(this.#state, target, this.#request.request.priority) === 0;
   }
 
+  /** Place in `open` of the cheapest that takes work now; -1 for none. */
+  cheapestInTurn(open: readonly number[]): number {
+    const { weighing } = this.#seen;
+    let best = -1;
+    for (const [n, k] of open.entries()) {
+      if (weighing.full(k) || !this.isItsTurn(k)) continue;
+      if (best < 0 || weighing.costMs(k) < weighing.costMs(open[best] as number)) best = n;
+    }
+    return best;
+  }
+
   hasRoom(k: number): boolean {
     const { room, weighing } = this.#seen;
     return room?.acts !== true || room.of(weighing.at(k)).state !== 'full';
   }
+}
+
+/** Nothing is left to other routers' turns: those in turn, or else the cheapest of all that are. */
+function onlyInTurn(inTurn: readonly number[], cheapest: number): number[] {
+  const sum = inTurn.reduce((total, probability) => total + probability, 0);
+  return inTurn.map((probability, n) => {
+    if (sum > 0) return probability / sum;
+    return n === cheapest ? 1 : 0;
+  });
 }
 
 /** The candidates that are drawn from, in the pool's order: as many as may tie, the cheapest. */

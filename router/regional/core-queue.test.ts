@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { PoolId, RequestId } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import {
+  attemptIn,
   attemptsIn,
   chainOf,
   CoreRig,
@@ -169,5 +170,39 @@ describe('the queue', () => {
     expect(attemptsIn(rig.pass(500))).toHaveLength(0);
     const second = rig.report('a', { ackedSeq: 1, queued: { ...others, routersQueueing: 3 } });
     expect(attemptsIn(second)).toHaveLength(1);
+  });
+
+  describe('where reports come in turn', () => {
+    const inTurn = (requests: number) => ({
+      ...{ prefillMs: 100 * requests, requests, topPriority: 0, routersQueueing: 1 },
+      place: { othersTop: 0, othersAtTop: 1, before: 0, turnMs: 6, othersRequests: requests },
+    });
+
+    test('nobody waits for a turn while more targets have room than requests wait elsewhere', () => {
+      const decided = (requests: number) => {
+        const rig = new CoreRig();
+        for (const name of ['a', 'b']) rig.ready(name, { queued: inTurn(requests) });
+        rig.pass(20);
+        return decisionIn(rig.arrive());
+      };
+      expect(decided(1)).toMatch(/^send/);
+      expect(decided(2)).toBe('queue/order');
+    });
+
+    test("who has waited for seconds goes where it may, and waits no longer for its prefix's turn", () => {
+      const rig = new CoreRig();
+      // Full when they report, and with room when it is no longer their turn.
+      const room = { waitingPrefillMs: 66, queued: inTurn(9) };
+      for (const name of ['a', 'b']) rig.ready(name, room);
+      const prompt = chainOf([1, 2, 3]);
+      rig.holds('a', prompt);
+      rig.pass(20);
+      expect(decisionIn(rig.arrive({ prompts: [prompt] }))).toBe('queue/order');
+      rig.pass(2_500);
+      const turn = { waitingPrefillMs: 10, queued: inTurn(9) };
+      expect(attemptsIn(rig.report('b', turn))).toEqual([]);
+      rig.pass(600);
+      expect(attemptIn(rig.report('b', turn)).replica).toBe('b');
+    });
   });
 });

@@ -54,3 +54,14 @@ export function roomNow(state: RegionalState, pool: PoolState, place: number): R
   const shrinking = shrinks > overMs && slotWaitMs < view.holdMs;
   return shrinking ? { full: true, roomAtMs: nowMs + wakeInMs(view, overMs) } : NO_ROOM;
 }
+
+/** More than so many of the pool's targets have room now. The pool's roster has been brought up to date. */
+export function haveRoom(state: RegionalState, pool: PoolState, moreThan: number): boolean {
+  const { length } = pool.roster.targets;
+  let room = 0;
+  for (let place = 0; place < length && room + length - place > moreThan; place += 1) {
+    if (serves(pool, place) && !roomNow(state, pool, place).full) room += 1;
+    if (room > moreThan) return true;
+  }
+  return false;
+}

@@ -4,6 +4,7 @@ import { backlogNowMs } from '../policy/sight.ts';
 import { otherQueues, shareOpensInMs } from '../policy/release.ts';
 import { reportIntervalMs } from '../policy/report-interval.ts';
 import { curveOf, poolCurve, reportedWaitMs, runningNow, unackedMs, viewOf } from './core-load.ts';
+import { haveRoom } from './core-room.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 
 /** Two reports' way there and back. */
@@ -11,7 +12,7 @@ const TRAVEL_MS = 20;
 
 /**
  * ms until this router may release a request of the priority into the target, as far as other routers go: 0 is now,
- * null where only a report can tell.
+ * null where only a report can tell. The pool's roster has been brought up to date.
  */
 export function shareInMs(
   state: RegionalState,
@@ -35,6 +36,7 @@ export function shareInMs(
       holdMs: view.holdMs,
       reportAgeMs: ageMs,
       blind: view.blind,
+      roomForAll: others.requests !== null && haveRoom(state, pool, others.requests),
       waitMs: Math.max(leftMs, report.slotWaitMs ?? 0),
       ownMs: Math.max(released.prefillMs, unackedMs(target, curve)),
       freeSlots: freeSlots(target),

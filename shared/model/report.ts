@@ -49,6 +49,8 @@ export interface QueuePlace {
    * from an agent that tells all at once.
    */
   readonly turnMs?: number | undefined;
+  /** Requests that wait in other routers, of whatever priority. Absent: not told. */
+  readonly othersRequests?: number | undefined;
 }
 
 /** Engine counters, so that an agent that restarts can tell whether the engine it meets is the one it left. */

@@ -140,6 +140,7 @@ const queuedWork = z.object({
       othersAtTop: count,
       before: count,
       turnMs: amount.optional(),
+      othersRequests: count.optional(),
     })
     .optional(),
 });
