@@ -1,6 +1,7 @@
 // The clients of a soak: many short answers as JSON, some conversations in streams whose turns build on the answers, a few
-// long streams; each at its own pace, so that the region has room. Every answer is checked against what the simulated
-// engine must say to its prompt.
+// long streams; each at its own pace, so that the region has room. Each asks its own router as long as that calls itself
+// ready, else another one, as behind a balancer. Every answer is checked against what the simulated engine must say to its
+// prompt.
 
 import { Agent, errors, request, type Dispatcher } from 'undici';
 import type { Random } from '../../shared/lib/random.ts';
@@ -8,10 +9,16 @@ import { expectedAnswer, type ChatMessage } from './answers.ts';
 import { differenceOf, readEvents, readJson, type Told } from './reading.ts';
 import type { Ended, Kind } from './verdict.ts';
 
+/** Base URLs; asked each time, since a port may change. */
+export interface Door {
+  readonly clients: () => string;
+  readonly admin: () => string;
+}
+
 export interface ClientsOptions {
   readonly model: string;
-  /** One a router; asked each time, since a port may change. */
-  readonly urls: readonly (() => string)[];
+  /** One a router. */
+  readonly doors: readonly Door[];
   /** Requests a second of all together, at most. */
   readonly rate: number;
   readonly random: Random;
@@ -19,6 +26,8 @@ export interface ClientsOptions {
 }
 
 const CLIENTS = 32;
+/** Between two looks at who is ready, ms: far less than a router goes on accepting for once it is not. */
+const LOOK_MS = 100;
 /** A client waits so long for anything to come. */
 const HANG_MS = 40_000;
 /** After an end that is no answer. */
@@ -41,11 +50,14 @@ export class SoakClients {
     bodyTimeout: HANG_MS,
   });
   private readonly running: Promise<void>[];
+  private readonly watching: Promise<void>;
+  private readonly ready = new Set<number>();
   private asked = 0;
   private stopped = false;
 
   constructor(options: ClientsOptions) {
     this.options = options;
+    this.watching = this.watch();
     this.running = Array.from({ length: CLIENTS }, (_, number) => this.client(number));
   }
 
@@ -53,12 +65,33 @@ export class SoakClients {
   async stop(): Promise<void> {
     this.stopped = true;
     await Promise.all(this.running);
+    await this.watching;
     await this.agent.close();
   }
 
+  private async watch(): Promise<void> {
+    while (!this.stopped) {
+      await Promise.all(this.options.doors.map((door, at) => this.look(door, at)));
+      await pause(LOOK_MS);
+    }
+  }
+
+  private async look(door: Door, at: number): Promise<void> {
+    const answer = await request(`${door.admin()}/readyz`).catch(() => null);
+    await answer?.body.dump();
+    if (answer?.statusCode === 200) this.ready.add(at);
+    else this.ready.delete(at);
+  }
+
+  /** The client's own router, or one that is ready in its place. */
+  private routerOf(number: number): number {
+    const own = number % this.options.doors.length;
+    const [other = own] = this.ready;
+    return this.ready.has(own) ? own : other;
+  }
+
   private async client(number: number): Promise<void> {
-    const { random, rate, urls } = this.options;
-    const router = number % urls.length;
+    const { random, rate } = this.options;
     const everyMs = (CLIENTS / rate) * 1_000;
     let nextMs = performance.now() + random.next() * everyMs;
     while (!this.stopped) {
@@ -69,7 +102,7 @@ export class SoakClients {
         // What was missed is not made up for: that would be a flood after each trouble.
         nextMs = Math.max(nextMs + everyMs, performance.now());
         const ask = this.next(kind, messages);
-        const ended = await this.ask(router, ask);
+        const ended = await this.ask(this.routerOf(number), ask);
         this.options.ended(ended);
         if (ended.end !== 'complete') {
           await pause(AGAIN_MS);
@@ -131,7 +164,7 @@ export class SoakClients {
   }
 
   private send(router: number, ask: Ask): Promise<Dispatcher.ResponseData> {
-    const url = this.options.urls[router]?.() ?? '';
+    const url = this.options.doors[router]?.clients() ?? '';
     const stream = ask.kind !== 'json';
     return request(`${url}/v1/chat/completions`, {
       method: 'POST',

@@ -58,7 +58,10 @@ class Soak {
     this.random = seededRandom(how.seed);
     this.clients = new SoakClients({
       model: MODEL,
-      urls: of.region.routers.map((router) => () => router.clients),
+      doors: of.region.routers.map((router) => ({
+        clients: () => router.clients,
+        admin: () => router.admin,
+      })),
       rate: how.rate,
       random: seededRandom(how.seed + 1),
       ended: (ended) => this.ended(ended),
