@@ -10,10 +10,10 @@ test('more than the slack is worse, less is better, and a figure that is gone is
   const judged = (now: object) =>
     differences([{ ...ROW, ...now }], [ROW]).map(({ figure, worse }) => [figure, worse]);
   expect(judged({})).toEqual([]);
-  // One read a replica more of eight; an array of eight numbers.
+  // One read a replica more of eight; a few objects.
   expect(judged({ targetReads: 108 })).toEqual([['targetReads', true]]);
-  expect(judged({ bytesPerDecision: 4_080 })).toEqual([['bytesPerDecision', true]]);
-  expect(judged({ bytesPerDecision: 4_060 })).toEqual([]);
+  expect(judged({ bytesPerDecision: 4_160 })).toEqual([['bytesPerDecision', true]]);
+  expect(judged({ bytesPerDecision: 4_120 })).toEqual([]);
   expect(judged({ targetReads: 50 })).toEqual([['targetReads', false]]);
   expect(differences([{ cell: '8x1k', arm: 'spillway', bytesPerDecision: 4_000 }], [ROW])).toEqual([
     { cell: '8x1k', figure: 'targetReads', baseline: 100, now: null, worse: true },

@@ -17,9 +17,12 @@ const WATCHED: readonly (Cell & { readonly decisions: number })[] = [
 ];
 const COUNTED_DECISIONS = 100;
 
-/** How much more than the baseline is none: what a compiler does may differ a little from run to run. */
+/**
+ * How much more than the baseline is none: what a compiler keeps off the heap differs from run to run, by up to 2 % in
+ * 1000x32k over eight runs on idle and busy machines.
+ */
 const SLACK: Readonly<Record<string, { readonly share: number; readonly more: number }>> = {
-  bytesPerDecision: { share: 0.01, more: 24 },
+  bytesPerDecision: { share: 0.03, more: 24 },
   keptPerDecision: { share: 0, more: 8 },
 };
 /** A count may differ by rounding. */
