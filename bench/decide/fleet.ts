@@ -13,7 +13,7 @@ import type {
   RouterId,
 } from '../../shared/model/ids.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
-import type { RouteRequest } from '../../router/regional/events.ts';
+import type { RouteRequest } from '../../router/policy/request-events.ts';
 import { heard, linkUp } from '../../router/regional/core-links.ts';
 import { configOf, MODEL, reportOf } from '../../router/regional/core.harness.ts';
 import { RegionalState } from '../../router/regional/core-state.ts';

@@ -3,7 +3,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Decision } from '../../shared/model/decision.ts';
 import { attemptIn, chainOf, CoreRig, MODEL } from './core.harness.ts';
-import type { RouteRequest, RouterEffect } from './events.ts';
+import type { RouterEffect } from './events.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
 
 /** What was explained of a request, and what then became of it. */
 function both(rig: CoreRig, more: Partial<RouteRequest> = {}) {

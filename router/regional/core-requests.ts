@@ -3,7 +3,7 @@
 // attempt's own end.
 
 import type { Decision } from '../../shared/model/decision.ts';
-import type { RouteRequest } from './events.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
 import { admit, isBehindOthers, noteInflow } from './core-admission.ts';
 import { bare, decide, hasReady, isLight, type Verdict } from './core-decide.ts';
 import { failureOf, finish, refuse } from './core-ends.ts';

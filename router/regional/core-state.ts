@@ -34,7 +34,8 @@ import type { RecentTurns } from '../policy/working-set.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
 import { FreshHistory } from '../policy/static-pool.ts';
 import type { LinkBounds } from './core-link-bounds.ts';
-import type { PoolConfig, RegionalCoreConfig, RouteRequest, RouterEffect } from './events.ts';
+import type { PoolConfig, RegionalCoreConfig, RouterEffect } from './events.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
 import { Roster } from './core-roster.ts';
 import { Weighing } from './core-weighing.ts';
 

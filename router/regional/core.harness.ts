@@ -24,10 +24,10 @@ import type {
   Attempt,
   PoolConfig,
   RegionalCoreConfig,
-  RouteRequest,
   RouterEffect,
   RouterEvent,
 } from './events.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
 
 export const MODEL = 'm';
 export const COMPLETE: AttemptResult = {

@@ -6,7 +6,8 @@
 // makes it throw.
 
 import type { Decision } from '../../shared/model/decision.ts';
-import type { RegionalCoreConfig, RouteRequest, RouterEffect, RouterEvent } from './events.ts';
+import type { RegionalCoreConfig, RouterEffect, RouterEvent } from './events.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
 import { decide, bare, isLight } from './core-decide.ts';
 import { probed, sweep, sweepWakeMs } from './core-freshness.ts';
 import { noteFirstToken } from './core-leases.ts';

@@ -18,7 +18,8 @@ import { parseOpenAiRequest, type OpenAiRequest } from '../gateway/openai-reques
 import { LimitError, readJsonBody } from '../gateway/read-body.ts';
 import { Deadlines } from './deadlines.ts';
 import { engineOrder } from './engine-order.ts';
-import type { Attempt, RouteRequest, RouterEffect, RouterEvent } from './events.ts';
+import type { Attempt, RouterEffect, RouterEvent } from './events.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
 import { Exchange, type ExchangeDeps } from './exchange.ts';
 import type { Explainable } from './explanation.ts';
 import { routeLabel, type Call } from './http-listener.ts';

@@ -3,7 +3,8 @@
 
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { Random } from '../../shared/lib/random.ts';
-import type { Attempt, RouteRequest } from '../../router/regional/events.ts';
+import type { Attempt } from '../../router/regional/events.ts';
+import type { RouteRequest } from '../../router/policy/request-events.ts';
 import type { ConversationPlan, Conversations, TurnPlan } from '../workloads/conversations.ts';
 import { chainOf, tokenIdsOf, type Segment } from '../workloads/synthetic-prompt.ts';
 import type { WorldContext } from './context.ts';

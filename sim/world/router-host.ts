@@ -10,10 +10,10 @@ import { RegionalCore, type ReplicaStatus, type TargetStatus } from '../../route
 import type {
   Attempt,
   RegionalCoreConfig,
-  RouteRequest,
   RouterEffect,
   RouterEvent,
 } from '../../router/regional/events.ts';
+import type { RouteRequest } from '../../router/policy/request-events.ts';
 import {
   Attempts,
   requestEndOf,

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 import type { RequestId } from '../../shared/model/ids.ts';
-import type { RouteRequest } from '../../router/regional/events.ts';
+import type { RouteRequest } from '../../router/policy/request-events.ts';
 import { chainOf, segmentOf } from '../workloads/synthetic-prompt.ts';
 import { DEMO, SMALL_TALK } from './test-worlds.ts';
 import { World, WORLD_MODEL, type WorldOptions } from './world.ts';

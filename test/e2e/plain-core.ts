@@ -10,12 +10,8 @@ import {
   type RequestId,
 } from '../../shared/model/ids.ts';
 import type { CoreMachine } from '../../shared/runtime/core-driver.ts';
-import type {
-  Attempt,
-  RouteRequest,
-  RouterEffect,
-  RouterEvent,
-} from '../../router/regional/events.ts';
+import type { Attempt, RouterEffect, RouterEvent } from '../../router/regional/events.ts';
+import type { RouteRequest } from '../../router/policy/request-events.ts';
 
 interface OpenRequest {
   readonly request: RouteRequest;
