@@ -1,0 +1,58 @@
+// What the global tier decides of a request, as a value. Its `reason` is used as it stands for metric labels, log fields,
+// response headers and explain.
+
+import type { PoolId, RegionId } from './ids.ts';
+
+export const GLOBAL_DECISION_KINDS = ['send', 'spill', 'queue', 'shed', 'refuse'] as const;
+export type GlobalDecisionKind = (typeof GLOBAL_DECISION_KINDS)[number];
+
+export const GLOBAL_DECISION_REASONS = [
+  // send
+  'home', // the nearest eligible region
+  'affinity', // the conversation lives there
+  'only_region', // nothing else was eligible
+  'failover', // a second or later attempt
+  'moved', // the conversation moves, since staying costs more
+  // spill
+  'spill_draw', // drawn abroad among home and credited receivers
+  // queue
+  'all_paused', // every eligible region asked for time
+  // shed
+  'wait_limit',
+  'deadline_unreachable',
+  // refuse
+  'residency', // no region that the tenant allows is left
+  'unknown_model',
+  'model_not_allowed',
+  'no_region',
+  'attempts_exhausted',
+  'retry_budget',
+  'draining',
+] as const;
+export type GlobalDecisionReason = (typeof GLOBAL_DECISION_REASONS)[number];
+
+/** One region as the decision saw it. */
+export interface RegionCandidate {
+  readonly region: RegionId;
+  /** Of `REGION_FILTER_REASONS`; the figures below are then null. */
+  readonly removed: string | null;
+  readonly home: boolean;
+  readonly networkMs: number | null;
+  readonly queueMs: number | null;
+  readonly prefillMs: number | null;
+  readonly costMs: number | null;
+  readonly ttftMs: number | null;
+  readonly cachedTokens: number | null;
+  /** Spill credit that is left, ms; null: it needs none. */
+  readonly creditMs: number | null;
+  readonly drawProbability: number;
+}
+
+export interface GlobalDecision {
+  readonly kind: GlobalDecisionKind;
+  readonly region: RegionId | null;
+  readonly pool: PoolId | null;
+  readonly reason: GlobalDecisionReason;
+  /** Every region, in the order of the configuration; none where nobody asks for them. */
+  readonly candidates: readonly RegionCandidate[];
+}
