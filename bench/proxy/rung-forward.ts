@@ -8,7 +8,7 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { BodyBudget } from '../../router/gateway/body-budget.ts';
 import { readJsonBody } from '../../router/gateway/read-body.ts';
-import { startHttpListener, type Call, type Route } from '../../router/regional/http-listener.ts';
+import { startHttpListener, type Call, type Route } from '../../router/gateway/http-listener.ts';
 import { listenerLimits } from '../../router/regional/start.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { createHttpPools } from '../../shared/runtime/http-pool.ts';

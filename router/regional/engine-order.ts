@@ -6,7 +6,7 @@ import type { AnswerRoom } from '../gateway/answer-room.ts';
 import { engineBody } from '../gateway/openai-request.ts';
 import type { UpstreamOrder } from '../gateway/upstream.ts';
 import type { Attempt } from './events.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange } from '../gateway/exchange.ts';
 import type { PoolOptions } from './options.ts';
 
 export function engineOrder(

@@ -4,8 +4,8 @@ import { ERROR_CODES } from '../../shared/errors.ts';
 import { SHED_REASONS } from '../../shared/model/decision.ts';
 import { LIMITS } from '../../shared/model/limit.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
-import { REFUSED_CREDENTIALS } from './client-door.ts';
-import { ABORT_STAGES } from './request-log.ts';
+import { REFUSED_CREDENTIALS } from '../gateway/client-door.ts';
+import { ABORT_STAGES } from '../gateway/request-log.ts';
 
 export const METRICS_PREFIX = 'spillway_';
 

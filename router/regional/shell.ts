@@ -13,13 +13,13 @@ import type { Canonicaliser } from '../gateway/canonical.ts';
 import { LimitError } from '../gateway/read-body.ts';
 import type { RegionalCoreConfig, RouterEffect, RouterEvent } from './events.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
-import { type Call, routeLabel } from './http-listener.ts';
+import { type Call, routeLabel } from '../gateway/http-listener.ts';
 import { LinkDesk } from './link-desk.ts';
 import type { MetricName } from './metrics.ts';
 import type { RouterOptions, RouterReloadable } from './options.ts';
 import { probeReplica } from './prober.ts';
-import { RequestDesk } from './request-desk.ts';
-import { logRequest, refusedRecord } from './request-log.ts';
+import { RequestDesk } from '../gateway/request-desk.ts';
+import { logRequest, refusedRecord } from '../gateway/request-log.ts';
 import type { RegionalTls } from './tls.ts';
 
 export interface ShellDeps {

@@ -11,19 +11,19 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
 import { ClientKeys } from '../gateway/client-keys.ts';
-import { adminRoutes } from './admin-routes.ts';
-import { openDoor } from './client-door.ts';
-import { clientRoutes } from './client-routes.ts';
+import { adminRoutes } from '../gateway/admin-routes.ts';
+import { openDoor } from '../gateway/client-door.ts';
+import { clientRoutes } from '../gateway/client-routes.ts';
 import { RegionalCore } from './core.ts';
-import { drainRoutes } from './drain-routes.ts';
-import { explanation, type Explainable } from './explanation.ts';
+import { drainRoutes } from '../gateway/drain-routes.ts';
+import { explanation, type Explainable } from '../gateway/explanation.ts';
 import { servedModels } from './served-models.ts';
 import {
   startHttpListener,
   type HttpListener,
   type ListenerLimits,
   type Route,
-} from './http-listener.ts';
+} from '../gateway/http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
 import type { RouterOptions, RouterReloadable } from './options.ts';
 import { coreConfig, RegionalShell } from './shell.ts';

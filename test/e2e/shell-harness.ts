@@ -10,8 +10,8 @@ import { createLog, type Logger } from '../../shared/runtime/log.ts';
 import { createMetrics, type Metrics } from '../../shared/runtime/metrics.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { Canonicaliser } from '../../router/gateway/canonical.ts';
-import { clientRoutes } from '../../router/regional/client-routes.ts';
-import { startHttpListener } from '../../router/regional/http-listener.ts';
+import { clientRoutes } from '../../router/gateway/client-routes.ts';
+import { startHttpListener } from '../../router/gateway/http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../../router/regional/metrics.ts';
 import type {
   GatewayLimits,

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RequestRecord } from '../../router/regional/request-log.ts';
+import type { RequestRecord } from '../../router/gateway/request-log.ts';
 import type { RouterStatus } from '../../router/regional/status.ts';
 import type { Decision } from '../../shared/model/decision.ts';
 import { startGroup, type ProcessGroup } from './process-group.ts';

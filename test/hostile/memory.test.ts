@@ -5,7 +5,7 @@ import { queryObjects, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Exchange } from '../../router/regional/exchange.ts';
+import { Exchange } from '../../router/gateway/exchange.ts';
 import { answerOf, startScriptedEngine, type ScriptedEngine } from '../e2e/scripted-engine.ts';
 import { startHarness, type Harness } from '../e2e/shell-harness.ts';
 import { until } from '../e2e/until.ts';

@@ -8,7 +8,7 @@ import {
   METRICS as ROUTER,
   METRICS_PREFIX as ROUTER_PREFIX,
 } from '../../router/regional/metrics.ts';
-import { OUTCOMES } from '../../router/regional/request-log.ts';
+import { OUTCOMES } from '../../router/gateway/request-log.ts';
 import { DECISION_KINDS, DECISION_REASONS } from '../../shared/model/decision.ts';
 import { DEGRADED_REASONS, PHASES } from '../../shared/model/phase.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';

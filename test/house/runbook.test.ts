@@ -9,7 +9,7 @@ import {
   METRICS as ROUTER,
   METRICS_PREFIX as ROUTER_PREFIX,
 } from '../../router/regional/metrics.ts';
-import { ABORT_STAGES, OUTCOMES } from '../../router/regional/request-log.ts';
+import { ABORT_STAGES, OUTCOMES } from '../../router/gateway/request-log.ts';
 import type { AttemptResult, FaultCause } from '../../router/policy/attempt-result.ts';
 import { fleetSchema } from '../../shared/config/schema.ts';
 import { ERRORS } from '../../shared/errors.ts';

@@ -3,7 +3,7 @@
 
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { JournalEntry } from '../../../shared/runtime/metrics-journal.ts';
-import type { Explainable } from '../explanation.ts';
+import type { Explainable } from '../../gateway/explanation.ts';
 import type { MetricName } from '../metrics.ts';
 import type { RouterOptions, RouterReloadable } from '../options.ts';
 import type { Beat } from '../start.ts';

@@ -10,12 +10,12 @@ import { ERRORS, type ErrorCode, type LogLevel } from '../../shared/errors.ts';
 import type { Decision } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
-import type { BodyHold } from '../gateway/body-budget.ts';
-import { engineErrorAnswer } from '../gateway/error-envelope.ts';
-import type { OpenAiRequest } from '../gateway/openai-request.ts';
-import { keepAliveAfter } from '../gateway/patience.ts';
-import type { Reply } from '../gateway/reply.ts';
-import { serverTiming } from '../gateway/server-timing.ts';
+import type { BodyHold } from './body-budget.ts';
+import { engineErrorAnswer } from './error-envelope.ts';
+import type { OpenAiRequest } from './openai-request.ts';
+import { keepAliveAfter } from './patience.ts';
+import type { Reply } from './reply.ts';
+import { serverTiming } from './server-timing.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import {
   Upstream,
@@ -23,10 +23,10 @@ import {
   type CommittedHead,
   type UpstreamOrder,
   type UpstreamOwner,
-} from '../gateway/upstream.ts';
-import type { Attempt, RouterEffect, RouterEvent } from './events.ts';
+} from './upstream.ts';
+import type { Attempt, RouterEffect, RouterEvent } from '../regional/events.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
-import type { MetricName } from './metrics.ts';
+import type { MetricName } from '../regional/metrics.ts';
 import type { Outcome, RequestRecord } from './request-log.ts';
 import {
   countUsage,
@@ -35,7 +35,7 @@ import {
   type Progress,
   recordOf,
 } from './exchange-record.ts';
-import { routedHeaders } from './routed-headers.ts';
+import { routedHeaders } from '../regional/routed-headers.ts';
 
 export interface ExchangeDeps {
   nowMs(): number;

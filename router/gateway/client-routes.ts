@@ -1,10 +1,10 @@
 // The routes that clients use: what goes on to engines, and which models there are.
 
 import { FleetError } from '../../shared/errors.ts';
-import { API_ROUTES, type ApiRoute } from '../gateway/api-routes.ts';
+import { API_ROUTES, type ApiRoute } from './api-routes.ts';
 import type { Call, Route } from './http-listener.ts';
 import type { RequestDesk } from './request-desk.ts';
-import type { ServedModel } from './served-models.ts';
+import type { ServedModel } from '../regional/served-models.ts';
 
 /** `served` lists what clients may name now. */
 export function clientRoutes(

@@ -1,14 +1,14 @@
 // What operators and their machines ask: is it alive, is it ready, what does it know, what would it decide.
 
 import type { Metrics } from '../../shared/runtime/metrics.ts';
-import type { BodyBudget } from '../gateway/body-budget.ts';
-import type { BodyBounds } from '../gateway/read-body.ts';
+import type { BodyBudget } from './body-budget.ts';
+import type { BodyBounds } from './read-body.ts';
 import { sendJson, sendText } from './client-routes.ts';
 import { explainable, type Explainable } from './explanation.ts';
-import { setGauges } from './gauges.ts';
+import { setGauges } from '../regional/gauges.ts';
 import type { Call, Route } from './http-listener.ts';
-import type { MetricName } from './metrics.ts';
-import { type Readiness, readinessText, type RouterStatus, statusText } from './status.ts';
+import type { MetricName } from '../regional/metrics.ts';
+import { type Readiness, readinessText, type RouterStatus, statusText } from '../regional/status.ts';
 
 export interface AdminSource {
   readonly metrics: Metrics<MetricName>;

@@ -5,10 +5,10 @@ import type { Decision } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
-import type { Attempt } from './events.ts';
-import type { MetricName } from './metrics.ts';
+import type { Attempt } from '../regional/events.ts';
+import type { MetricName } from '../regional/metrics.ts';
 import type { Outcome, RequestRecord } from './request-log.ts';
-import { replicaLabel } from './routed-headers.ts';
+import { replicaLabel } from '../regional/routed-headers.ts';
 
 export interface ExchangeFacts {
   readonly id: RequestId;

@@ -13,18 +13,18 @@ import {
   type HandshakeFailed,
   type ServerTls,
 } from '../../shared/runtime/tls-server.ts';
-import { apiRouteOf } from '../gateway/api-routes.ts';
-import { corsHeaders, isPreflight, preflightHeaders, type CorsPolicy } from '../gateway/cors.ts';
-import { errorFacts } from '../gateway/error-envelope.ts';
-import { clientRequestId } from '../gateway/headers.ts';
-import { requestIdOf } from '../gateway/openai-request.ts';
-import { Reply } from '../gateway/reply.ts';
+import { apiRouteOf } from './api-routes.ts';
+import { corsHeaders, isPreflight, preflightHeaders, type CorsPolicy } from './cors.ts';
+import { errorFacts } from './error-envelope.ts';
+import { clientRequestId } from './headers.ts';
+import { requestIdOf } from './openai-request.ts';
+import { Reply } from './reply.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import type { Door } from './client-door.ts';
 import { LastBytes } from './http-last-bytes.ts';
 import { UnparsedRefusals } from './http-refusals.ts';
-import type { Listen } from './options.ts';
+import type { Listen } from '../regional/options.ts';
 
 export interface Call {
   readonly id: RequestId;

@@ -10,7 +10,7 @@
 import { FleetError } from '../../shared/errors.ts';
 import { peerCertificate } from '../../shared/runtime/tls-peer.ts';
 import type { ClientAuth } from '../../shared/runtime/tls-server.ts';
-import type { ClientKeys } from '../gateway/client-keys.ts';
+import type { ClientKeys } from './client-keys.ts';
 import type { Call } from './http-listener.ts';
 
 export const REFUSED_CREDENTIALS = ['missing', 'unknown', 'certificate'] as const;

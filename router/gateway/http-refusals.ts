@@ -8,8 +8,8 @@ import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
-import { errorAnswer } from '../gateway/error-envelope.ts';
-import { requestIdOf } from '../gateway/openai-request.ts';
+import { errorAnswer } from './error-envelope.ts';
+import { requestIdOf } from './openai-request.ts';
 
 /** ms for a client to take its refusal before its connection is destroyed. */
 const LINGER_MS = 1_000;

@@ -3,8 +3,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Decision } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
-import type { BodyBudget } from '../gateway/body-budget.ts';
-import { readJsonBody, type BodyBounds } from '../gateway/read-body.ts';
+import type { BodyBudget } from './body-budget.ts';
+import { readJsonBody, type BodyBounds } from './read-body.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import type { Call } from './http-listener.ts';
 

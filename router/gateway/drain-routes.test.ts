@@ -4,7 +4,7 @@ import { afterEach, expect, test } from 'vitest';
 import { request } from 'undici';
 import { testRuntime } from '../../shared/runtime/link-fakes.ts';
 import { routerOptions } from '../../test/e2e/shell-harness.ts';
-import { startRegionalRouter, type RunningRouter } from './start.ts';
+import { startRegionalRouter, type RunningRouter } from '../regional/start.ts';
 
 const HERE = { host: '127.0.0.1', port: 0 };
 const open: RunningRouter[] = [];
