@@ -32,3 +32,20 @@ export const MAX_RUNS = 262_144;
 export const MAX_LEAVES = 262_144;
 /** Characters of an id, a name or an address. */
 export const MAX_TEXT = 512;
+
+// Of the link between a region and the global tier.
+
+/** Bytes of a message between a regional and a global router. */
+export const MAX_REGION_FRAME_BYTES = 4 * 1024 * 1024;
+export const MAX_POOLS = 256;
+/** Rows of all pools of one report together. */
+export const MAX_REGION_MODELS = 2_048;
+export const MAX_TIERS = 16;
+/** Steps by which capacity comes. */
+export const MAX_PENDING = 64;
+/** Sends that one report acknowledges; more go into the next. */
+export const MAX_ARRIVED = 16_384;
+/** Conversations of one message; more take further messages. */
+export const MAX_AWAY = 4_096;
+/** Characters of a conversation's key. */
+export const MAX_KEY = 128;

@@ -1,14 +1,11 @@
 // What a decoded frame must look like to become a message: types, finite numbers, closed sets, bounds. Fields that
 // are not named here are dropped. Hash chains are raw bytes on the wire and words inside.
-//
-// Figures that are sums and differences of floating point numbers may fall a hair below 0: they become 0.
 
 import { z } from 'zod';
 import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import { DEGRADED_REASONS, PHASES, type Phase } from '../model/phase.ts';
 import type { ReplicaReport } from '../model/report.ts';
 import {
-  MAX_AMOUNT,
   MAX_CHAIN_CHUNKS,
   MAX_CHAINS,
   MAX_ENGINES,
@@ -22,7 +19,6 @@ import {
   MAX_RANKS,
   MAX_RUNS,
   MAX_SIBLINGS,
-  MAX_TEXT,
 } from './limits.ts';
 import {
   ATTEMPT_OUTCOMES,
@@ -43,14 +39,9 @@ import {
   type Sent,
   type Welcome,
 } from './messages.ts';
+import { amount, costCurve, count, idOf, text } from './schema-fields.ts';
 import { bytesToWords } from './words.ts';
 
-const ROUNDING = -1e-6;
-
-const text = z.string().max(MAX_TEXT);
-/** The brand is given here, at the edge, and nowhere else. */
-const idOf = <T extends string>(): z.ZodType<T> =>
-  z.string().min(1).max(MAX_TEXT) as unknown as z.ZodType<T>;
 const replica = idOf<ReplicaId>();
 const incarnation = idOf<Incarnation>();
 const lease = idOf<LeaseId>();
@@ -59,13 +50,7 @@ const rank = z
   .int()
   .min(0)
   .max(MAX_RANKS - 1);
-const count = z.int().min(0);
 const word = z.int().min(0).max(0xffff_ffff);
-const amount = z
-  .number()
-  .min(ROUNDING)
-  .max(MAX_AMOUNT)
-  .overwrite((value) => Math.max(0, value));
 /** Of bytes that become tokens by it: a divisor. */
 const ratio = z.number().min(0.001).max(1e6);
 
@@ -86,14 +71,6 @@ const words = (maxHashes: number) =>
 const parts = z
   .record(z.string().max(64), amount)
   .refine((record) => Object.keys(record).length <= MAX_PART_KINDS, 'too many part kinds');
-
-const costCurve = z.object({
-  baseMs: amount,
-  frontMsPerToken: amount,
-  linearMsPerToken: amount,
-  contextMsPerToken2: amount,
-  stepTokens: z.number().min(1).max(MAX_AMOUNT),
-});
 
 const bytesPerToken = z.object({
   mean: ratio,

@@ -4,8 +4,8 @@ import {
   decodeRouterMessage,
   encodeAgentMessage,
   encodeRouterMessage,
-  type Decoded,
 } from '../../shared/protocol/codec.ts';
+import type { Decoded } from '../../shared/protocol/map-frame.ts';
 import { Faults } from './faults.ts';
 import type { Wire } from './link.ts';
 import { DEMO, SMALL_TALK } from './test-worlds.ts';
