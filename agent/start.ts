@@ -11,6 +11,7 @@ import { replicaAt } from '../shared/runtime/address-proof.ts';
 import { CoreDriver } from '../shared/runtime/core-driver.ts';
 import { randomHex } from '../shared/runtime/entropy.ts';
 import { createHttpPools, type HttpPools, type PeerTrust } from '../shared/runtime/http-pool.ts';
+import { AGENT_OF_ROUTERS } from '../shared/runtime/agent-link.ts';
 import { startLinkClient, type LinkClient } from '../shared/runtime/link-client.ts';
 import type { Resolve } from '../shared/runtime/link-names.ts';
 import type { RoleRuntime } from '../shared/runtime/role.ts';
@@ -257,6 +258,7 @@ class Agent implements RunningAgent {
     });
     const { resolve } = this.#surroundings;
     const links = startLinkClient({
+      words: AGENT_OF_ROUTERS,
       urls: this.#options.routers,
       secret: this.#options.linkSecret,
       trust: this.#routerTrust,

@@ -28,14 +28,14 @@ const certificates = (
 
 describe('link secrets', () => {
   test("the region's speak for any pool while no pool has its own", () => {
-    expect(secrets(['r'], [pool('a')])).toEqual([{ secret: 'r', pools: null }]);
+    expect(secrets(['r'], [pool('a')])).toEqual([{ secret: 'r', speaksFor: null }]);
   });
 
   test("a pool's own speak for it alone, and the region's no longer for it", () => {
     expect(secrets(['r'], [pool('a', { agentSecrets: ['x', 'y'] }), pool('b')])).toEqual([
-      { secret: 'r', pools: ['b'] },
-      { secret: 'x', pools: ['a'] },
-      { secret: 'y', pools: ['a'] },
+      { secret: 'r', speaksFor: ['b'] },
+      { secret: 'x', speaksFor: ['a'] },
+      { secret: 'y', speaksFor: ['a'] },
     ]);
   });
 
@@ -46,7 +46,7 @@ describe('link secrets', () => {
 
 describe('certificates of agents', () => {
   test('speak for any pool while none names its agents', () => {
-    expect(certificates([pool('a')])).toEqual([{ names: null, pools: null }]);
+    expect(certificates([pool('a')])).toEqual([{ names: null, speaksFor: null }]);
   });
 
   test('speak for a pool with names only where they bear one, and for one with its own secrets not at all', () => {
@@ -56,15 +56,15 @@ describe('certificates of agents', () => {
       pool('c'),
     ];
     expect(certificates(pools)).toEqual([
-      { names: null, pools: ['c'] },
-      { names: ['*.a.internal'], pools: ['a'] },
+      { names: null, speaksFor: ['c'] },
+      { names: ['*.a.internal'], speaksFor: ['a'] },
     ]);
   });
 
   test('are asked for beside secrets where they are required, and stand in for them where they are not', () => {
     expect(certificates([pool('a')], { secrets: ['r'] })).toEqual([]);
     expect(certificates([pool('a')], { secrets: ['r'], clientAuth: 'optional' })).toEqual([
-      { names: null, pools: null },
+      { names: null, speaksFor: null },
     ]);
   });
 });

@@ -3,6 +3,7 @@
 
 import type { LinkId, ReplicaId } from '../../shared/model/ids.ts';
 import type { AgentMessage, Hello } from '../../shared/protocol/messages.ts';
+import { ROUTER_OF_AGENTS } from '../../shared/runtime/agent-link.ts';
 import {
   startLinkServer,
   type LinkServer,
@@ -53,6 +54,7 @@ export class LinkDesk {
   async listen(): Promise<LinkServer> {
     const { options, runtime, tls, handshakeFailed } = this.deps;
     return startLinkServer({
+      words: ROUTER_OF_AGENTS,
       host: options.links.host,
       port: options.links.port,
       tls,
@@ -175,17 +177,17 @@ export function linkRules(
   const open = plain.filter((pool) => pool.agentNames.length === 0).map(({ id }) => id);
   return {
     credentials: [
-      ...regional.secrets.map((secret) => ({ secret, pools: plainIds })),
+      ...regional.secrets.map((secret) => ({ secret, speaksFor: plainIds })),
       ...pools.flatMap(({ id, agentSecrets }) =>
-        agentSecrets.map((secret) => ({ secret, pools: [id] })),
+        agentSecrets.map((secret) => ({ secret, speaksFor: [id] })),
       ),
     ],
     certificates: [
       ...(bothAsked || open.length === 0
         ? []
-        : [{ names: null, pools: open.length === pools.length ? null : open }]),
+        : [{ names: null, speaksFor: open.length === pools.length ? null : open }]),
       ...pools.flatMap(({ id, agentNames }) =>
-        agentNames.length === 0 ? [] : [{ names: agentNames, pools: [id] }],
+        agentNames.length === 0 ? [] : [{ names: agentNames, speaksFor: [id] }],
       ),
     ],
   };

@@ -1,5 +1,5 @@
-// An agent's side of the link: one live link to every router process that its URLs and the routers' own welcomes
-// name.
+// A child's side of the link (an agent's to regional routers, a regional router's to global ones): one live link to every
+// router process that its URLs and the routers' own welcomes name.
 //
 //   endpoints   a host name stands for all its addresses, resolved again every `resolveIntervalMs`; an address that
 //               vanishes is closed. Siblings named in welcomes are dialled like configured URLs
@@ -14,15 +14,8 @@
 import type { Writable } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { LinkId, RouterId } from '../model/ids.ts';
-import { decodeRouterMessage, encodeAgentMessage } from '../protocol/codec.ts';
 import { MAX_SIBLINGS } from '../protocol/limits.ts';
-import {
-  PROTOCOL_VERSION,
-  type AgentMessage,
-  type CloseReason,
-  type RouterMessage,
-  type Welcome,
-} from '../protocol/messages.ts';
+import type { AgentMessage, CloseReason, RouterMessage, Welcome } from '../protocol/messages.ts';
 import type { PeerTrust } from './http-pool.ts';
 import { dialEndpoint, isOperatorsMatter, retryDelayMs } from './link-dial.ts';
 import {
@@ -39,9 +32,15 @@ import {
   type LinkFault,
   type LinkLimits,
 } from './link-socket.ts';
+import { isWelcome, type AnyMessage, type AnyWelcome, type ChildWords } from './link-words.ts';
 import type { RoleRuntime } from './role.ts';
 
-export interface LinkClientOptions {
+export interface LinkClientOptions<
+  Child extends AnyMessage = AgentMessage,
+  W extends AnyWelcome = Welcome,
+  Parent extends AnyMessage = Exclude<RouterMessage, Welcome>,
+> {
+  readonly words: ChildWords<Child, W, Parent>;
   /** `ws://host:port` or `wss://host:port`. */
   readonly urls: readonly string[];
   readonly secret: string | null;
@@ -52,7 +51,7 @@ export interface LinkClientOptions {
   readonly resolveIntervalMs?: number;
   readonly limits?: Partial<LinkLimits>;
   readonly onUp: (link: LinkId) => void;
-  readonly onMessage: (link: LinkId, message: RouterMessage) => void;
+  readonly onMessage: (link: LinkId, message: W | Parent) => void;
   readonly onDown: (link: LinkId, reason: LinkEnd) => void;
 }
 
@@ -73,9 +72,9 @@ export interface LinkClientStats {
   readonly unknownFields: number;
 }
 
-export interface LinkClient {
+export interface LinkClient<Child extends AnyMessage = AgentMessage> {
   /** False where the link is gone, or goes because the router is too slow. */
-  send(link: LinkId, message: AgentMessage): boolean;
+  send(link: LinkId, message: Child): boolean;
   closeLink(link: LinkId, reason: CloseReason): void;
   links(): readonly LinkView[];
   stats(): LinkClientStats;
@@ -91,7 +90,11 @@ const SETTLED_MS = 5_000;
 /** Endpoints that are dialled at the same time at most, siblings included. */
 const MAX_ENDPOINTS = 512;
 
-export function startLinkClient(options: LinkClientOptions): LinkClient {
+export function startLinkClient<
+  Child extends AnyMessage,
+  W extends AnyWelcome,
+  Parent extends AnyMessage,
+>(options: LinkClientOptions<Child, W, Parent>): LinkClient<Child> {
   const client = new Dialler(options);
   client.start();
   return client;
@@ -119,8 +122,12 @@ interface LiveLink {
   siblings: readonly URL[];
 }
 
-class Dialler implements LinkClient {
-  readonly #options: LinkClientOptions;
+class Dialler<
+  Child extends AnyMessage,
+  W extends AnyWelcome,
+  Parent extends AnyMessage,
+> implements LinkClient<Child> {
+  readonly #options: LinkClientOptions<Child, W, Parent>;
   readonly #limits: LinkLimits;
   readonly #names: LinkNames;
   readonly #configured: readonly URL[];
@@ -133,7 +140,7 @@ class Dialler implements LinkClient {
   #closing = false;
   #counts = { attempts: 0, malformed: 0, unknownKinds: 0, unknownFields: 0 };
 
-  constructor(options: LinkClientOptions) {
+  constructor(options: LinkClientOptions<Child, W, Parent>) {
     this.#options = options;
     this.#limits = { ...LINK_LIMITS, ...options.limits };
     this.#names = new LinkNames(options.resolve ?? systemResolve, options.runtime.log);
@@ -156,9 +163,9 @@ class Dialler implements LinkClient {
     void this.#refresh();
   }
 
-  send(link: LinkId, message: AgentMessage): boolean {
+  send(link: LinkId, message: Child): boolean {
     const live = this.#live.get(link);
-    return live !== undefined && live.socket.send(encodeAgentMessage(message));
+    return live !== undefined && live.socket.send(this.#options.words.encode(message));
   }
 
   closeLink(link: LinkId, reason: CloseReason): void {
@@ -289,7 +296,7 @@ class Dialler implements LinkClient {
   }
 
   #receive(live: LiveLink, frame: Uint8Array): void {
-    const decoded = decodeRouterMessage(frame);
+    const decoded = this.#options.words.decode(frame);
     if (!decoded.ok) {
       if (decoded.reason === 'unknown_kind') this.#counts.unknownKinds += 1;
       else this.#malformed(live, decoded.detail);
@@ -297,7 +304,7 @@ class Dialler implements LinkClient {
     }
     this.#counts.unknownFields += decoded.unknownFields;
     const message = decoded.message;
-    if (message.kind === 'welcome') return this.#welcome(live, message);
+    if (isWelcome(message)) return this.#welcome(live, message);
     if (!live.welcomed) return this.#malformed(live, `${message.kind} before the welcome`);
     this.#options.onMessage(live.link, message);
   }
@@ -314,16 +321,17 @@ class Dialler implements LinkClient {
     this.#log('warn', live.dialled, 'link closed: bad frame', { detail });
   }
 
-  #welcome(live: LiveLink, welcome: Welcome): void {
+  #welcome(live: LiveLink, welcome: W): void {
     const { dialled } = live;
-    if (welcome.protocol !== PROTOCOL_VERSION) return live.socket.close('protocol_too_old');
+    const { words } = this.#options;
+    if (welcome.protocol !== words.version) return live.socket.close('protocol_too_old');
     if (live.welcomed && dialled.routerId !== welcome.routerId) {
       return this.#malformed(live, 'a welcome of another router');
     }
     const older = this.#linkTo(welcome.routerId, live);
     live.cancelWelcome();
     live.welcomed = true;
-    live.siblings = siblingUrls(welcome, dialled.endpoint.url);
+    live.siblings = siblingUrls(words.siblings(welcome), dialled.endpoint.url);
     dialled.routerId = welcome.routerId;
     const { routerId } = welcome;
     this.#changed(dialled, `connected ${routerId}`, () => {
@@ -403,8 +411,8 @@ class Dialler implements LinkClient {
 }
 
 /** What is linked over TLS is not led to addresses without it: the secret goes to each. */
-function siblingUrls(welcome: Welcome, from: URL): URL[] {
-  const urls = welcome.siblings.slice(0, MAX_SIBLINGS).map((text) => parseLinkUrl(text));
+function siblingUrls(siblings: readonly string[], from: URL): URL[] {
+  const urls = siblings.slice(0, MAX_SIBLINGS).map((text) => parseLinkUrl(text));
   const safe = from.protocol === 'wss:' ? ['wss:'] : ['ws:', 'wss:'];
   return urls.filter((url) => url !== null && safe.includes(url.protocol)) as URL[];
 }

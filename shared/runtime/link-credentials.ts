@@ -1,11 +1,11 @@
-// Who may open a link. A secret or a certificate stands for one pool, several, or any; two secrets are valid while one
-// replaces the other.
+// Who may open a link. A secret or a certificate speaks for one pool (of agents) or region, several, or any; two secrets
+// are valid while one replaces the other.
 //
 //   secret        as presented in the upgrade's header; comparing takes the same time whatever is presented
-//   certificate   a valid one stands in for a secret, for pools whose rule names it or that take any
+//   certificate   a valid one stands in for a secret, for those whose rule names it or that take any
 //   required      where the listener demands certificates, nobody links without a valid one
 //
-// Without any secret and without certificates links come from this machine only.
+// Without any secret and without certificates agents' links come from this machine only, and regions' from nowhere.
 
 import { createHash, timingSafeEqual, type X509Certificate } from 'node:crypto';
 import { isLoopback } from '../config/address.ts';
@@ -14,15 +14,15 @@ import type { ClientAuth } from './tls-server.ts';
 
 export interface LinkCredential {
   readonly secret: string;
-  /** Pools that it may speak for; null = any. */
-  readonly pools: readonly string[] | null;
+  /** Null = any. */
+  readonly speaksFor: readonly string[] | null;
 }
 
 /** What a valid certificate alone may speak for. */
 export interface CertificateRule {
   /** Names of which the certificate must bear one; null = any. */
   readonly names: readonly string[] | null;
-  readonly pools: readonly string[] | null;
+  readonly speaksFor: readonly string[] | null;
 }
 
 /** What a listener goes by. */
@@ -30,6 +30,8 @@ export interface LinkRules {
   readonly credentials: readonly LinkCredential[];
   readonly certificates: readonly CertificateRule[];
   readonly clientAuth: ClientAuth;
+  /** Without any credential there is, whoever dials from this machine speaks for all. Absent: so it is. */
+  readonly openNearby?: boolean;
 }
 
 /** What whoever dials presents. */
@@ -39,11 +41,11 @@ export interface Presented {
   readonly certificate: PeerCertificate;
 }
 
-/** What it may speak for: pools, `any`, or nothing at all. */
+/** What it may speak for: some, `any`, or nothing at all. */
 export type LinkGrant =
   | { readonly kind: 'refused' }
   | { readonly kind: 'any' }
-  | { readonly kind: 'pools'; readonly pools: ReadonlySet<string> };
+  | { readonly kind: 'some'; readonly speaksFor: ReadonlySet<string> };
 
 export function grantFor(rules: LinkRules, presented: Presented): LinkGrant {
   const { credentials, certificates, clientAuth } = rules;
@@ -53,39 +55,40 @@ export function grantFor(rules: LinkRules, presented: Presented): LinkGrant {
   const named = certified ? ofCertificate(certificates, certificate.certificate) : [];
   if (named.length === 0 && credentials.length === 0) {
     const near = isLoopback(remoteAddress.replace(/^::ffff:/, ''));
-    return { kind: near && clientAuth !== 'required' ? 'any' : 'refused' };
+    const open = rules.openNearby !== false && near && clientAuth !== 'required';
+    return { kind: open ? 'any' : 'refused' };
   }
   return together([...named, ...ofSecret(credentials, presented.authorization)]);
 }
 
-export function grantsPool(grant: LinkGrant, pool: string): boolean {
+export function grants(grant: LinkGrant, name: string): boolean {
   if (grant.kind === 'refused') return false;
-  return grant.kind === 'any' || grant.pools.has(pool);
+  return grant.kind === 'any' || grant.speaksFor.has(name);
 }
 
-type Pools = readonly string[] | null;
+type Names = readonly string[] | null;
 
-function ofSecret(credentials: readonly LinkCredential[], authorization?: string): Pools[] {
+function ofSecret(credentials: readonly LinkCredential[], authorization?: string): Names[] {
   const presented = digest(bearerOf(authorization) ?? '');
   return credentials
     .filter(({ secret }) => timingSafeEqual(digest(secret), presented))
-    .map(({ pools }) => pools);
+    .map(({ speaksFor }) => speaksFor);
 }
 
-function ofCertificate(rules: readonly CertificateRule[], certificate: X509Certificate): Pools[] {
+function ofCertificate(rules: readonly CertificateRule[], certificate: X509Certificate): Names[] {
   return rules
     .filter(({ names }) => names === null || bearsName(certificate, names))
-    .map(({ pools }) => pools);
+    .map(({ speaksFor }) => speaksFor);
 }
 
-function together(granted: readonly Pools[]): LinkGrant {
+function together(granted: readonly Names[]): LinkGrant {
   if (granted.length === 0) return { kind: 'refused' };
-  const pools = new Set<string>();
+  const speaksFor = new Set<string>();
   for (const each of granted) {
     if (each === null) return { kind: 'any' };
-    for (const pool of each) pools.add(pool);
+    for (const name of each) speaksFor.add(name);
   }
-  return { kind: 'pools', pools };
+  return { kind: 'some', speaksFor };
 }
 
 function bearerOf(authorization: string | undefined): string | null {

@@ -5,6 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { seededRandom } from '../lib/random.ts';
 import type { AgentId, LinkId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import type { AgentMessage, Hello, RouterMessage } from '../protocol/messages.ts';
+import { AGENT_OF_ROUTERS, ROUTER_OF_AGENTS } from './agent-link.ts';
 import { systemClock } from './clock.ts';
 import { startLinkClient, type LinkClient, type LinkClientOptions } from './link-client.ts';
 import { startLinkServer, type LinkServer, type LinkServerOptions } from './link-server.ts';
@@ -54,6 +55,7 @@ export async function fakeRouter(options: FakeRouterOptions = {}): Promise<FakeR
   const messages: AgentMessage[] = [];
   const ends: LinkEnd[] = [];
   const server = await startLinkServer({
+    words: ROUTER_OF_AGENTS,
     host: '127.0.0.1',
     port: 0,
     rules: () => ({ credentials: [], certificates: [] }),
@@ -92,6 +94,7 @@ export function fakeAgent(
   const ends: LinkEnd[] = [];
   const runtime = testRuntime();
   const client = startLinkClient({
+    words: AGENT_OF_ROUTERS,
     urls,
     secret: null,
     runtime,

@@ -1,9 +1,9 @@
-// A router's side of the link: agents dial `/link` with a bearer secret, say hello, and are let in or closed by
-// name. What a message means is the owner's business.
+// A parent's side of the link: children (agents of a regional router, regions of a global one) dial `/link` with a bearer
+// secret, say hello, and are let in or closed by name. What a message means is the owner's business.
 //
 //   connect   few from one address that have not linked yet, and not more than there may be links: else dropped
 //   upgrade   path, links' number, secret or certificate   else 404, 503, 401
-//   hello     within `helloTimeoutMs`, small, a version we speak, a pool that the secret may speak for
+//   hello     within `helloTimeoutMs`, small, a version we speak, a pool or region that the secret may speak for
 //   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
 //   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's. Messages of
 //               all links together hold a turn of the event loop for some ms: the rest come in the turns after
@@ -13,17 +13,11 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { LinkId } from '../model/ids.ts';
-import { decodeAgentMessage, encodeRouterMessage } from '../protocol/codec.ts';
 import { MAX_HELLO_BYTES } from '../protocol/limits.ts';
-import {
-  PROTOCOL_VERSION,
-  type AgentMessage,
-  type CloseReason,
-  type Hello,
-  type RouterMessage,
-} from '../protocol/messages.ts';
+import type { CloseReason, Hello, RouterMessage } from '../protocol/messages.ts';
+import type { ToldByAgent } from './agent-link.ts';
 import type { Clock } from './clock.ts';
-import { grantFor, grantsPool, type LinkGrant, type LinkRules } from './link-credentials.ts';
+import { grantFor, grants, type LinkGrant, type LinkRules } from './link-credentials.ts';
 import {
   LINK_LIMITS,
   LINK_WEBSOCKET,
@@ -33,6 +27,7 @@ import {
   type LinkLimits,
 } from './link-socket.ts';
 import { LinkSlices } from './link-slices.ts';
+import { isHello, type AnyHello, type AnyMessage, type ParentWords } from './link-words.ts';
 import type { Logger } from './log.ts';
 import type { Timers } from './timers.ts';
 import { peerCertificate, type PeerCertificate } from './tls-peer.ts';
@@ -45,7 +40,12 @@ import {
 
 export type LinkVerdict = 'accept' | CloseReason;
 
-export interface LinkServerOptions {
+export interface LinkServerOptions<
+  H extends AnyHello = Hello,
+  Child extends AnyMessage = ToldByAgent,
+  Parent extends AnyMessage = RouterMessage,
+> {
+  readonly words: ParentWords<H, Child, Parent>;
   readonly host: string;
   readonly port: number;
   /** Null or absent: links come without TLS. */
@@ -61,13 +61,15 @@ export interface LinkServerOptions {
   /** Connections of one address that have not linked yet, at most. */
   readonly maxPending?: number;
   readonly helloTimeoutMs?: number;
-  /** Messages that an agent may send in a second, sustained, where that is less than any link may carry. */
-  readonly messagesPerS?: (hello: Hello) => number;
-  /** `certified`: the agent showed a certificate that the listener accepts. */
-  readonly onHello: (hello: Hello, certified: boolean) => LinkVerdict | Promise<LinkVerdict>;
-  /** `reachedAt`: the URL that the agent dialled, without a path; null where it did not say. */
-  readonly onUp: (link: LinkId, hello: Hello, reachedAt: string | null) => void;
-  readonly onMessage: (link: LinkId, message: Exclude<AgentMessage, Hello>) => void;
+  /** Messages that a child may send in a second, sustained, where that is less than any link may carry. */
+  readonly messagesPerS?: (hello: H) => number;
+  /** `certified`: the child showed a certificate that the listener accepts. */
+  readonly onHello: (hello: H, certified: boolean) => LinkVerdict | Promise<LinkVerdict>;
+  /** `reachedAt`: the URL that the child dialled, without a path; null where it did not say. */
+  readonly onUp: (link: LinkId, hello: H, reachedAt: string | null) => void;
+  readonly onMessage: (link: LinkId, message: Child) => void;
+  /** The child has answered a ping. */
+  readonly onRtt?: (link: LinkId, rttMs: number) => void;
   readonly onDown: (link: LinkId, reason: LinkEnd) => void;
   /** A link has ended that was never up. */
   readonly onTurnedAway?: (reason: LinkEnd) => void;
@@ -83,10 +85,10 @@ export interface LinkServerStats {
   readonly unknownFields: number;
 }
 
-export interface LinkServer {
+export interface LinkServer<Parent extends AnyMessage = RouterMessage> {
   readonly port: number;
   /** False where the link is gone, or goes because it is too slow. */
-  send(link: LinkId, message: RouterMessage): boolean;
+  send(link: LinkId, message: Parent): boolean;
   closeLink(link: LinkId, reason: CloseReason): void;
   stats(): LinkServerStats;
   /** Closes all links as `shutting_down` and the listener. */
@@ -106,7 +108,11 @@ const CLOSE_WAIT_MS = 1_500;
 const WARN_AGAIN_MS = 60_000;
 const MAX_WARNED = 256;
 
-export async function startLinkServer(options: LinkServerOptions): Promise<LinkServer> {
+export async function startLinkServer<
+  H extends AnyHello,
+  Child extends AnyMessage,
+  Parent extends AnyMessage,
+>(options: LinkServerOptions<H, Child, Parent>): Promise<LinkServer<Parent>> {
   const server = new Links(options);
   await server.listen();
   return server;
@@ -125,8 +131,12 @@ interface Peer {
   cancelDeadline: () => void;
 }
 
-class Links implements LinkServer {
-  readonly #options: LinkServerOptions;
+class Links<
+  H extends AnyHello,
+  Child extends AnyMessage,
+  Parent extends AnyMessage,
+> implements LinkServer<Parent> {
+  readonly #options: LinkServerOptions<H, Child, Parent>;
   readonly #limits: LinkLimits;
   readonly #http: Server;
   readonly #upgrader: WebSocketServer;
@@ -140,7 +150,7 @@ class Links implements LinkServer {
   #closing = false;
   #counts = { refusedUpgrades: 0, malformed: 0, unknownKinds: 0, unknownFields: 0 };
 
-  constructor(options: LinkServerOptions) {
+  constructor(options: LinkServerOptions<H, Child, Parent>) {
     this.#options = options;
     this.#limits = { ...LINK_LIMITS, ...options.limits };
     this.#slices = new LinkSlices(() => options.clock.nowMs());
@@ -192,9 +202,9 @@ class Links implements LinkServer {
     });
   }
 
-  send(link: LinkId, message: RouterMessage): boolean {
+  send(link: LinkId, message: Parent): boolean {
     const peer = this.#peers.get(link);
-    return peer !== undefined && peer.socket.send(encodeRouterMessage(message));
+    return peer !== undefined && peer.socket.send(this.#options.words.encode(message));
   }
 
   closeLink(link: LinkId, reason: CloseReason): void {
@@ -275,7 +285,7 @@ class Links implements LinkServer {
     return grant;
   }
 
-  /** An agent dials again and again: the same words come once a minute. */
+  /** A child dials again and again: the same words come once a minute. */
   #warnOf(problem: string, warn: () => void): void {
     const nowMs = this.#options.clock.nowMs();
     const before = this.#warned.get(problem);
@@ -314,6 +324,7 @@ class Links implements LinkServer {
       onFrame: (frame) => this.#schedule(peer, frame),
       onFault: (fault) => this.#fault(peer, fault),
       onEnd: (reason) => this.#end(peer, reason),
+      onRtt: (rttMs) => this.#rtt(peer, rttMs),
     });
     const peer: Peer = {
       link,
@@ -347,7 +358,7 @@ class Links implements LinkServer {
     if (peer.phase === 'greeting' && frame.length > MAX_HELLO_BYTES) {
       return this.#malformed(peer, 'hello too large');
     }
-    const decoded = decodeAgentMessage(frame);
+    const decoded = this.#options.words.decode(frame);
     if (!decoded.ok) {
       if (decoded.reason === 'malformed') return this.#malformed(peer, decoded.detail);
       this.#counts.unknownKinds += 1;
@@ -355,10 +366,11 @@ class Links implements LinkServer {
     }
     this.#counts.unknownFields += decoded.unknownFields;
     const message = decoded.message;
-    if ((message.kind === 'hello') !== (peer.phase === 'greeting')) {
+    const greets = isHello(message);
+    if (greets !== (peer.phase === 'greeting')) {
       return this.#malformed(peer, `${message.kind} out of turn`);
     }
-    if (message.kind === 'hello') return void this.#judge(peer, message);
+    if (greets) return void this.#judge(peer, message);
     return this.#options.onMessage(peer.link, message);
   }
 
@@ -383,7 +395,7 @@ class Links implements LinkServer {
     socket.close('hello_timeout');
   }
 
-  async #judge(peer: Peer, hello: Hello): Promise<void> {
+  async #judge(peer: Peer, hello: H): Promise<void> {
     peer.cancelDeadline();
     peer.phase = 'judging';
     peer.socket.pause();
@@ -392,9 +404,9 @@ class Links implements LinkServer {
     if (peer.socket.ended) return;
     peer.cancelDeadline();
     if (verdict !== 'accept') {
-      const { agentId, pool } = hello;
-      const fields = { agentId, pool, remoteAddress: peer.remoteAddress, reason: verdict };
-      this.#options.log.warn(fields, 'agent refused');
+      const { text, fields: fieldsOf } = this.#options.words.refused;
+      const fields = { ...fieldsOf(hello), remoteAddress: peer.remoteAddress, reason: verdict };
+      this.#options.log.warn(fields, text);
       return peer.socket.close(verdict);
     }
     peer.phase = 'up';
@@ -404,16 +416,21 @@ class Links implements LinkServer {
     peer.socket.resume();
   }
 
-  async #verdict(peer: Peer, hello: Hello): Promise<LinkVerdict> {
+  async #verdict(peer: Peer, hello: H): Promise<LinkVerdict> {
     const [least, greatest] = hello.protocol;
-    if (least > PROTOCOL_VERSION || greatest < PROTOCOL_VERSION) return 'protocol_too_old';
-    if (!grantsPool(peer.grant, hello.pool)) return 'unauthorized';
+    const { version, speaksFor } = this.#options.words;
+    if (least > version || greatest < version) return 'protocol_too_old';
+    if (!grants(peer.grant, speaksFor(hello))) return 'unauthorized';
     try {
       return await this.#options.onHello(hello, peer.certified);
     } catch (error) {
       this.#options.log.error({ err: error }, 'judging a hello failed');
       return 'shutting_down';
     }
+  }
+
+  #rtt(peer: Peer, rttMs: number): void {
+    if (peer.phase === 'up') this.#options.onRtt?.(peer.link, rttMs);
   }
 
   #end(peer: Peer, reason: LinkEnd): void {

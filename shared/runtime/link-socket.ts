@@ -59,6 +59,8 @@ export interface LinkSocketOptions {
   readonly onFrame: (frame: Uint8Array) => void;
   readonly onFault: (fault: LinkFault) => void;
   readonly onEnd: (reason: LinkEnd) => void;
+  /** The peer has answered a ping, this long after it was sent. */
+  readonly onRtt?: (rttMs: number) => void;
 }
 
 const BURST_S = 4;
@@ -86,6 +88,9 @@ export class LinkSocket {
   /** A close by the peer waits behind the frames that wait; once it has come, how it was. */
   #holdsEnd = false;
   #heldEnd: LinkEnd | null = null;
+  /** The last ping; null once it is answered. */
+  #pinging: { readonly id: number; readonly sentMs: number } | null = null;
+  #pings = 0;
   #refilledMs: number;
   #messagesPerS: number;
   #messageTokens: number;
@@ -102,7 +107,7 @@ export class LinkSocket {
     socket.binaryType = 'nodebuffer';
     socket.on('message', (data, binary) => this.#receive(data, binary));
     socket.on('ping', (data) => this.#pinged(data));
-    socket.on('pong', (data) => void this.#control(data));
+    socket.on('pong', (data) => this.#ponged(data));
     socket.on('error', (error) => this.#fail(error));
     socket.on('close', (code) => {
       if (this.#holdsEnd) this.#heldEnd = endOfCode(code);
@@ -139,7 +144,7 @@ export class LinkSocket {
     // A paused link reads no pongs: whoever pauses it bounds the pause.
     if (this.#ended || this.#pausedFrames !== null) return;
     if (clock.nowMs() - this.#heardMs >= limits.silentMs) this.#destroy('silent');
-    else if (socket.readyState === WebSocket.OPEN) socket.ping();
+    else if (socket.readyState === WebSocket.OPEN) this.#ping(clock.nowMs());
   }
 
   /** Frames wait, those already on their way included, until `resume`. */
@@ -206,6 +211,22 @@ export class LinkSocket {
     const admitted = this.#admit(data.length);
     if (!admitted) this.#flooded('it sends more pings than a link may carry');
     return admitted;
+  }
+
+  #ping(nowMs: number): void {
+    this.#pings = (this.#pings + 1) >>> 0;
+    this.#pinging = { id: this.#pings, sentMs: nowMs };
+    const payload = Buffer.alloc(4);
+    payload.writeUInt32LE(this.#pings);
+    this.#options.socket.ping(payload);
+  }
+
+  /** One that answers an earlier ping, or none of ours, says nothing of how far the peer is. */
+  #ponged(data: Buffer): void {
+    if (!this.#control(data) || this.#pinging === null || data.length !== 4) return;
+    if (data.readUInt32LE() !== this.#pinging.id) return;
+    this.#options.onRtt?.(this.#options.clock.nowMs() - this.#pinging.sentMs);
+    this.#pinging = null;
   }
 
   #pinged(data: Buffer): void {

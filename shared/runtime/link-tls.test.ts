@@ -178,14 +178,14 @@ describe('a router that asks agents for certificates', () => {
   const certified = (names: string[], from = authority) =>
     trust({ own: from.issue({ commonName: names[0] ?? 'agent', names }) });
   const rules: LinkServerOptions['rules'] = () => ({
-    credentials: [{ secret: 'mesh-secret', pools: null }],
-    certificates: [{ names: ['*.llama.agents'], pools: ['llama'] }],
+    credentials: [{ secret: 'mesh-secret', speaksFor: null }],
+    certificates: [{ names: ['*.llama.agents'], speaksFor: ['llama'] }],
   });
 
   test('takes those of its CAs and refuses everybody else, whatever secret they have', async () => {
     const open: LinkServerOptions['rules'] = () => ({
       credentials: [],
-      certificates: [{ names: null, pools: null }],
+      certificates: [{ names: null, speaksFor: null }],
     });
     const { port, hellos, server, lines } = await router(undefined, 'required', { rules: open });
     agent(port, { trust: certified(['agent-1']) });

@@ -69,9 +69,9 @@ const bye = { kind: 'bye', replica: '127.0.0.1:8000' as ReplicaId, reason: 'drai
 describe('who may link', () => {
   const rules = (): ReturnType<LinkServerOptions['rules']> => ({
     credentials: [
-      { secret: 'old-secret', pools: null },
-      { secret: 'new-secret', pools: null },
-      { secret: 'llama-secret', pools: ['llama'] },
+      { secret: 'old-secret', speaksFor: null },
+      { secret: 'new-secret', speaksFor: null },
+      { secret: 'llama-secret', speaksFor: ['llama'] },
     ],
     certificates: [],
   });
