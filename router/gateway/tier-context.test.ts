@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { RegionId } from '../../shared/model/ids.ts';
+import type { RegionId, RouterId } from '../../shared/model/ids.ts';
 import {
   ContextDoor,
   isBody,
@@ -25,6 +25,10 @@ const CONTEXT: TierContext = {
   saltGroup: 'clinic',
   residency: { allow: ['paris'], fallback: [] },
   conversation: 'k1',
+  from: 'router-1' as RouterId,
+  seq: 7,
+  awayForMs: 0,
+  zones: null,
   away: false,
   deadlineInMs: 8_000,
 };

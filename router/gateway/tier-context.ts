@@ -10,7 +10,7 @@
 
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
-import type { RegionId } from '../../shared/model/ids.ts';
+import type { RegionId, RouterId } from '../../shared/model/ids.ts';
 
 export const LIFE_MS = 30_000;
 export const CLOCK_MS = 5_000;
@@ -21,6 +21,10 @@ const SEEN_MAX = 1_000_000;
 export interface TierContext {
   /** The attempt's id: what the region logs and answers as. */
   readonly attempt: string;
+  /** The global router that sends it. */
+  readonly from: RouterId;
+  /** Counted by that router and region: what the region's reports say has arrived. */
+  readonly seq: number;
   readonly tenant: string;
   /** Tenants of one group may share prefixes. */
   readonly saltGroup: string;
@@ -33,6 +37,10 @@ export interface TierContext {
   readonly conversation: string | null;
   /** It is served away from home. */
   readonly away: boolean;
+  /** For so long already, ms; 0 where it is not, or comes here now. */
+  readonly awayForMs: number;
+  /** Zones in which global routers may be told of the conversation; null: everywhere. */
+  readonly zones: readonly string[] | null;
   /** What is left for the first token, ms; null: the client set none. */
   readonly deadlineInMs: number | null;
 }
@@ -74,6 +82,8 @@ const CLAIMS = z.object({
   iat: z.number(),
   exp: z.number(),
   jti: z.string().min(1),
+  from: z.string().min(1),
+  seq: z.int().min(0),
   method: z.string(),
   path: z.string(),
   body: z.string(),
@@ -82,6 +92,8 @@ const CLAIMS = z.object({
   residency: z.object({ allow: REGIONS, fallback: REGIONS }).nullable(),
   conversation: z.string().nullable(),
   away: z.boolean(),
+  awayForMs: z.number().min(0),
+  zones: z.array(z.string()).readonly().nullable(),
   deadlineInMs: z.number().nullable(),
 });
 
@@ -92,11 +104,13 @@ export function signContext(
   wallMs: number,
 ): string {
   const { key, bound, region } = to;
-  const { attempt, tenant, saltGroup, residency, conversation, away, deadlineInMs } = context;
+  const { attempt, from, seq, tenant, saltGroup, residency } = context;
+  const { conversation, away, awayForMs, zones, deadlineInMs } = context;
   const claims: z.infer<typeof CLAIMS> = {
     ...{ aud: region, iat: wallMs / 1_000, exp: (wallMs + LIFE_MS) / 1_000, jti: attempt },
     ...{ method: bound.method, path: bound.path, body: bodyDigest(bound.body) },
-    ...{ tenant, salt: saltGroup, residency, conversation, away, deadlineInMs },
+    ...{ from, seq, tenant, salt: saltGroup, residency },
+    ...{ conversation, away, awayForMs, zones, deadlineInMs },
   };
   const signed = `${encoded({ alg: 'HS256', typ: 'JWT', kid: key.id })}.${encoded(claims)}`;
   return `${signed}.${mac(signed, key.secret).toString('base64url')}`;
@@ -132,8 +146,11 @@ export class ContextDoor {
     const why = this.#unfit(claims, asked, wallMs);
     if (why !== null) return { kind: 'refused', why };
     const { jti: attempt, salt: saltGroup, body: bodySha256 } = claims;
-    const { tenant, residency, conversation, away, deadlineInMs } = claims;
-    const context = { attempt, tenant, saltGroup, residency, conversation, away, deadlineInMs };
+    const { seq, tenant, residency, conversation, away, awayForMs, zones, deadlineInMs } = claims;
+    const context: TierContext = {
+      ...{ attempt, from: claims.from as RouterId, seq, tenant, saltGroup, residency },
+      ...{ conversation, away, awayForMs, zones, deadlineInMs },
+    };
     return { kind: 'good', context, bodySha256 };
   }
 

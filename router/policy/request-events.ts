@@ -6,7 +6,7 @@
 // Every attempt is answered with exactly one `attemptEnded`; after `refuse` nothing follows.
 
 import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
-import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
+import type { LeaseId, RequestId, RouterId } from '../../shared/model/ids.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { AttemptResult } from './attempt-result.ts';
@@ -42,6 +42,22 @@ export interface RouteRequest {
   readonly bodyBytes: number;
   /** One chain an element of a list prompt; none for light work. */
   readonly prompts: readonly PromptChain[];
+  /** A global router sent it. Absent: a client did. */
+  readonly tier?: TierFacts;
+}
+
+/** What a global router says of a request that it sends to a region. */
+export interface TierFacts {
+  readonly from: RouterId;
+  /** Counted by that router and region. */
+  readonly seq: number;
+  /** The conversation's key after this turn, without content; null: not to be remembered. */
+  readonly conversation: string | null;
+  /** It is served away from home, and has been for so long, ms. */
+  readonly away: boolean;
+  readonly awayForMs: number;
+  /** Zones in which global routers may be told of the conversation; null: everywhere. */
+  readonly zones: readonly string[] | null;
 }
 
 /** One try, wherever it goes. */
