@@ -50,6 +50,7 @@ export function openAttempt(
   if (!isLight(request)) {
     enterLedger(state, lease, scored);
     request.pool.sight.sent(scored.prefillMs);
+    request.pool.kvFill.wrote(lease.growthTokens, state.nowMs);
   }
   state.emit({
     kind: 'attempt',

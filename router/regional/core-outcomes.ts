@@ -7,6 +7,7 @@ import { pauseUntilMs } from '../policy/pause.ts';
 import { bare, decide, isLight } from './core-decide.ts';
 import { noteDown } from './core-freshness.ts';
 import { releaseLease } from './core-leases.ts';
+import { noteAway } from './core-region.ts';
 import { finish, forget } from './core-ends.ts';
 import { noteTurn } from './core-working-set.ts';
 import { carryOut } from './core-requests.ts';
@@ -35,6 +36,10 @@ export function attemptEnded(
   if (usage !== null) {
     learn(request, usage);
     noteTurn(state, lease, usage);
+  }
+  if (committed || result.kind === 'complete') {
+    const tokens = usage === null ? lease.facts.promptTokens : historyOf(usage);
+    noteAway(state, lease, tokens);
   }
   request.pool.dirty = true;
   const over = committed || request.gone || !isRetryable(result);
@@ -81,6 +86,11 @@ function outcomeOf(result: AttemptResult): AttemptOutcome {
     case 'serverFault':
       return result.cause === FIRST_TOKEN_LATE ? 'aborted' : 'failed';
   }
+}
+
+/** Tokens that the next turn goes on from. */
+function historyOf({ promptTokens, completionTokens }: Usage): number {
+  return promptTokens + completionTokens;
 }
 
 function isRetryable(result: AttemptResult): boolean {

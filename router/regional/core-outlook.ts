@@ -95,11 +95,13 @@ function othersAheadMs(pool: PoolState, priority: number, aheadMs: number): numb
   return ownMs > 0 ? othersMs * Math.min(1, aheadMs / ownMs) : othersMs;
 }
 
-function routersOf(pool: PoolState): number {
+/** Routers of the region as agents count them: at least this one. */
+export function routersOf(pool: PoolState): number {
   return Math.max(1, freshest(pool)?.routers ?? 1);
 }
 
-function freshest(
+/** Of the youngest report. */
+export function freshest(
   pool: PoolState,
 ): { routers: number; queued: NonNullable<ReportOf>['queued'] } | null {
   let report: ReportOf = null;

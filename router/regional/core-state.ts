@@ -26,6 +26,7 @@ import { PrefixIndex } from '../policy/prefix-index.ts';
 import { ReleaseQueue } from '../policy/queue.ts';
 import { RetryBudget } from '../policy/retry-budget.ts';
 import { Inflow } from '../policy/inflow.ts';
+import { KvFill } from '../policy/kv-fill.ts';
 import { Promises } from '../policy/promises.ts';
 import { ReleasePace } from '../policy/shed.ts';
 import { PoolSight } from '../policy/sight.ts';
@@ -36,6 +37,7 @@ import { FreshHistory } from '../policy/static-pool.ts';
 import type { LinkBounds } from './core-link-bounds.ts';
 import type { PoolConfig, RegionalCoreConfig, RouterEffect } from './events.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
+import { RegionTier } from './core-region-state.ts';
 import { Roster } from './core-roster.ts';
 import { Weighing } from './core-weighing.ts';
 
@@ -83,6 +85,8 @@ export interface PoolState {
     aged: number;
   };
   readonly fresh: FreshHistory;
+  /** What this router makes its engines write into their KV caches. */
+  readonly kvFill: KvFill;
   /** Smoothed over complete answers, tokens. */
   meanOutputTokens: number;
   meanPromptTokens: number;
@@ -251,6 +255,7 @@ export class RegionalState {
   /** Of the request that was weighed last. */
   readonly weighing = new Weighing();
   readonly budget = new RetryBudget();
+  readonly tier = new RegionTier();
   draining = false;
   nowMs = 0;
   /** When time-driven changes were last looked for. */
@@ -311,6 +316,7 @@ export function newPool(config: PoolConfig): PoolState {
       aged: 0,
     },
     fresh: new FreshHistory(),
+    kvFill: new KvFill(),
     meanOutputTokens: FIRST_MEAN_OUTPUT,
     meanPromptTokens: FIRST_MEAN_PROMPT,
     names: new Set(),

@@ -86,6 +86,8 @@ export interface RegionalStatus {
   readonly openRequests: number;
   readonly leases: number;
   readonly draining: boolean;
+  /** Global routers that have welcomed this one, and conversations that are here though others are nearer. */
+  readonly global: { readonly links: number; readonly away: number };
   readonly index: { readonly bytes: number; readonly chunks: number; readonly evictions: number };
 }
 
@@ -97,8 +99,15 @@ export function statusOf(state: RegionalState, nowMs: number): RegionalStatus {
     openRequests: state.requests.size,
     leases: state.leases.size,
     draining: state.draining,
+    global: { links: welcomedLinks(state), away: state.tier.away.size },
     index: { bytes: index.bytes, chunks: index.rows, evictions: index.evictions },
   };
+}
+
+function welcomedLinks({ tier }: RegionalState): number {
+  let links = 0;
+  for (const { welcome } of tier.links.values()) if (welcome !== null) links += 1;
+  return links;
 }
 
 function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolStatus {

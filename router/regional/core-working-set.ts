@@ -56,6 +56,26 @@ function boundNow(state: RegionalState, { workingSet }: PoolState): number | nul
   return gaps.isRare(state.nowMs, WATCHED_MS) ? null : control.bound(state.settings);
 }
 
+/** Tokens by which new conversations would be let in now; null where nothing holds them back, or that is unknown. */
+export function roomTokens(
+  state: RegionalState,
+  pool: PoolState,
+  ready: readonly TargetState[],
+): number | null {
+  const bound = boundNow(state, pool);
+  if (bound === null) return null;
+  // Those who wait for it already come first.
+  if (pool.queue.held.requests > 0) return 0;
+  let room: number | null = null;
+  for (const target of ready) {
+    const { kvCapacityTokens: capacity, workingSetTokens: live } = target.report ?? {};
+    if (typeof capacity !== 'number' || typeof live !== 'number') continue;
+    if (hasSpare(state, target)) return null;
+    room = (room ?? 0) + Math.max(0, bound * capacity - live - ownGrowth(target).tokens);
+  }
+  return room;
+}
+
 /** Where the rule no longer holds anybody back, those that it has held wait as all others do, as old as they are. */
 export function letGoOfHeld(state: RegionalState, pool: PoolState): void {
   const { queue, pace, heldPace } = pool;

@@ -26,6 +26,7 @@ import type {
   RegionalCoreConfig,
   RouterEffect,
   RouterEvent,
+  UplinkConfig,
 } from './events.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 
@@ -133,6 +134,7 @@ export class CoreRig {
     options: {
       settings?: Partial<RegionalSettings>;
       pools?: readonly PoolConfig[];
+      uplink?: UplinkConfig;
       seed?: number;
     } = {},
   ) {
@@ -277,12 +279,17 @@ export class CoreRig {
 }
 
 export function configOf(
-  options: { settings?: Partial<RegionalSettings>; pools?: readonly PoolConfig[] } = {},
+  options: {
+    settings?: Partial<RegionalSettings>;
+    pools?: readonly PoolConfig[];
+    uplink?: UplinkConfig;
+  } = {},
 ): RegionalCoreConfig {
   return {
     settings: { ...REGIONAL_DEFAULTS, ...options.settings },
     pools: options.pools ?? [{ id: 'pool' as PoolId, models: [MODEL], aliases: {} }],
     siblings: [],
+    ...(options.uplink === undefined ? {} : { uplink: options.uplink }),
   };
 }
 

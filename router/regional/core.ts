@@ -14,6 +14,14 @@ import { noteFirstToken } from './core-leases.ts';
 import { heard, linkDown, linkUp } from './core-links.ts';
 import { attemptEnded, firstTokenLate } from './core-outcomes.ts';
 import { tellQueued, tellWakeMs } from './core-queued.ts';
+import {
+  globalDown,
+  globalHeard,
+  globalUp,
+  noteArrived,
+  tellGlobal,
+  tellGlobalWakeMs,
+} from './core-region.ts';
 import { moveQueue, queueWakeMs } from './core-release.ts';
 import { announceQueued, isBehindOthers, shedVerdict } from './core-admission.ts';
 import { finish, forget } from './core-ends.ts';
@@ -47,6 +55,7 @@ export class RegionalCore {
       tellQueued(state, pool);
     }
     announceQueued(state);
+    tellGlobal(state);
     this.#countEvictions();
     const { effects } = state;
     state.effects = [];
@@ -56,7 +65,8 @@ export class RegionalCore {
   /** When a `tick` is due next; null when only events change anything. */
   nextWakeMs(): number | null {
     const state = this.#state;
-    let wake = sweepWakeMs(state) ?? Number.POSITIVE_INFINITY;
+    const never = Number.POSITIVE_INFINITY;
+    let wake = Math.min(sweepWakeMs(state) ?? never, tellGlobalWakeMs(state) ?? never);
     for (const pool of state.pools.values()) {
       wake = Math.min(wake, queueWakeMs(state, pool) ?? wake, tellWakeMs(state, pool) ?? wake);
     }
@@ -96,6 +106,7 @@ export class RegionalCore {
       case 'tick':
         break;
       case 'arrived':
+        if (event.request.tier !== undefined) noteArrived(state, event.request.tier);
         arrive(state, event.request);
         break;
       case 'clientGone':
@@ -126,6 +137,15 @@ export class RegionalCore {
         break;
       case 'message':
         heard(state, event.link, event.message);
+        break;
+      case 'globalUp':
+        globalUp(state, event.link);
+        break;
+      case 'globalDown':
+        globalDown(state, event.link, event.reason ?? null);
+        break;
+      case 'globalMessage':
+        globalHeard(state, event.link, event.message);
         break;
       case 'probed': {
         const replica = state.replicas.get(event.replica);
@@ -185,6 +205,7 @@ export class RegionalCore {
     const pool = state.pools.get(id);
     if (pool === undefined) return;
     state.pools.delete(id);
+    state.tier.forget(id);
     pool.removed = true;
     for (const link of state.links.values()) {
       if (link.pool === pool) state.emit({ kind: 'close', link: link.id, reason: 'unknown_pool' });

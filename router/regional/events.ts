@@ -2,7 +2,15 @@
 // the world into these events and carry the effects out; neither decides anything.
 
 import type { Decision } from '../../shared/model/decision.ts';
-import type { Incarnation, LinkId, PoolId, ReplicaId, Target } from '../../shared/model/ids.ts';
+import type { UplinkSettings } from '../../shared/model/global-settings.ts';
+import type {
+  Incarnation,
+  LinkId,
+  PoolId,
+  RegionId,
+  ReplicaId,
+  Target,
+} from '../../shared/model/ids.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import type { RequestAttempt, RequestEffect, RequestEvent } from '../policy/request-events.ts';
 import type {
@@ -11,6 +19,10 @@ import type {
   Hello,
   RouterMessage,
 } from '../../shared/protocol/messages.ts';
+import type {
+  RegionChildMessage,
+  RegionParentMessage,
+} from '../../shared/protocol/region-messages.ts';
 
 /** One try at one replica. Exactly one lease; the shell answers it with exactly one `attemptEnded`. */
 export interface Attempt extends RequestAttempt {
@@ -45,6 +57,14 @@ export type RouterEvent =
       readonly link: LinkId;
       readonly message: Exclude<AgentMessage, Hello>;
     }
+  /** A link to a global router: this side says hello. */
+  | { readonly kind: 'globalUp'; readonly link: LinkId }
+  | { readonly kind: 'globalDown'; readonly link: LinkId; readonly reason?: string }
+  | {
+      readonly kind: 'globalMessage';
+      readonly link: LinkId;
+      readonly message: RegionParentMessage;
+    }
   /** The shell's own probe of a replica whose agent is gone. */
   | { readonly kind: 'probed'; readonly replica: ReplicaId; readonly ok: boolean }
   /** A new configuration generation. */
@@ -54,6 +74,8 @@ export type RouterEffect =
   | RequestEffect<Attempt, Decision>
   | { readonly kind: 'send'; readonly link: LinkId; readonly message: RouterMessage }
   | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
+  | { readonly kind: 'sendGlobal'; readonly link: LinkId; readonly message: RegionChildMessage }
+  | { readonly kind: 'closeGlobal'; readonly link: LinkId; readonly reason: CloseReason }
   /** Ask the replica for a one-token generation; answered by `probed`. */
   | {
       readonly kind: 'probe';
@@ -68,6 +90,8 @@ export interface PoolConfig {
   readonly models: readonly string[];
   /** Public name → engine's name. */
   readonly aliases: Readonly<Record<string, string>>;
+  /** Tiers of tenants that its replicas are for, as the global tier knows them. Absent: none is named. */
+  readonly tiers?: readonly string[];
 }
 
 export interface RegionalCoreConfig {
@@ -75,4 +99,12 @@ export interface RegionalCoreConfig {
   readonly pools: readonly PoolConfig[];
   /** Link addresses of the routers of this region, for the welcome. */
   readonly siblings: readonly string[];
+  /** What it is to the global tier. Absent: there is none. */
+  readonly uplink?: UplinkConfig;
+}
+
+export interface UplinkConfig {
+  /** As the global routers' configuration names it. */
+  readonly region: RegionId;
+  readonly settings: UplinkSettings;
 }

@@ -30,6 +30,9 @@ export const LIMITS = [
   'report_order', // a report older than one before it on its link
   'ack_beyond', // a report that has seen what was never sent
   'prefix_snapshots', // snapshots of prefixes over one link
+  // what a region and the global tier say to each other
+  'credit_accounts', // global routers that ask for credit
+  'away_conversations', // conversations that are remembered because they live away from home
 ] as const;
 
 export type LimitName = (typeof LIMITS)[number];

@@ -43,9 +43,5 @@ export const MAX_REGION_MODELS = 2_048;
 export const MAX_TIERS = 16;
 /** Steps by which capacity comes. */
 export const MAX_PENDING = 64;
-/** Sends that one report acknowledges; more go into the next. */
-export const MAX_ARRIVED = 16_384;
-/** Conversations of one message; more take further messages. */
-export const MAX_AWAY = 4_096;
 /** Characters of a conversation's key. */
 export const MAX_KEY = 128;

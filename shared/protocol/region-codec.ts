@@ -4,8 +4,6 @@
 // the link.
 
 import {
-  MAX_ARRIVED,
-  MAX_AWAY,
   MAX_PENDING,
   MAX_POOLS,
   MAX_REGION_FRAME_BYTES,
@@ -13,11 +11,13 @@ import {
   MAX_TIERS,
 } from './limits.ts';
 import { decodeMap, packMap, refused, type Decoded, type Schemas } from './map-frame.ts';
-import type {
-  RegionChildMessage,
-  RegionParentMessage,
-  RegionPoolReport,
-  RegionReportMessage,
+import {
+  MAX_ARRIVED,
+  MAX_AWAY,
+  type RegionChildMessage,
+  type RegionParentMessage,
+  type RegionPoolReport,
+  type RegionReportMessage,
 } from './region-messages.ts';
 import { REGION_CHILD_SCHEMAS, REGION_PARENT_SCHEMAS } from './region-schemas.ts';
 

@@ -13,6 +13,11 @@ import type { PoolId, RegionId, RouterId } from '../model/ids.ts';
 
 export const REGION_PROTOCOL_VERSION = 1;
 
+/** Sends that one report acknowledges; more go into the next. */
+export const MAX_ARRIVED = 16_384;
+/** Conversations of one message; more take further messages. */
+export const MAX_AWAY = 4_096;
+
 // ── regional router → global router ────────────────────────────────────────────────────────────────────
 
 export interface RegionHello {

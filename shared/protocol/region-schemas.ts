@@ -3,23 +3,17 @@
 
 import { z } from 'zod';
 import type { PoolId, RegionId, RouterId } from '../model/ids.ts';
+import { MAX_KEY, MAX_PENDING, MAX_POOLS, MAX_REGION_MODELS, MAX_TIERS } from './limits.ts';
 import {
   MAX_ARRIVED,
   MAX_AWAY,
-  MAX_KEY,
-  MAX_PENDING,
-  MAX_POOLS,
-  MAX_REGION_MODELS,
-  MAX_TIERS,
-} from './limits.ts';
-import type {
-  AwayMessage,
-  DemandMessage,
-  GrantMessage,
-  RegionHello,
-  RegionPoolReport,
-  RegionReportMessage,
-  RegionWelcome,
+  type AwayMessage,
+  type DemandMessage,
+  type GrantMessage,
+  type RegionHello,
+  type RegionPoolReport,
+  type RegionReportMessage,
+  type RegionWelcome,
 } from './region-messages.ts';
 import { amount, costCurve, count, idOf, text } from './schema-fields.ts';
 

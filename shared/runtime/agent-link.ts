@@ -22,7 +22,8 @@ export const ROUTER_OF_AGENTS: ParentWords<Hello, ToldByAgent, RouterMessage> = 
   decode: decodeAgentMessage,
   encode: encodeRouterMessage,
   speaksFor: ({ pool }) => pool,
-  refused: { text: 'agent refused', fields: ({ agentId, pool }) => ({ agentId, pool }) },
+  child: 'agent',
+  named: ({ agentId, pool }) => ({ agentId, pool }),
 };
 
 export const AGENT_OF_ROUTERS: ChildWords<

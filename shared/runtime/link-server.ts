@@ -404,9 +404,9 @@ class Links<
     if (peer.socket.ended) return;
     peer.cancelDeadline();
     if (verdict !== 'accept') {
-      const { text, fields: fieldsOf } = this.#options.words.refused;
-      const fields = { ...fieldsOf(hello), remoteAddress: peer.remoteAddress, reason: verdict };
-      this.#options.log.warn(fields, text);
+      const { words, log } = this.#options;
+      const fields = { ...words.named(hello), remoteAddress: peer.remoteAddress, reason: verdict };
+      log.warn(fields, words.child === 'agent' ? 'agent refused' : 'region refused');
       return peer.socket.close(verdict);
     }
     peer.phase = 'up';

@@ -30,11 +30,9 @@ export interface ParentWords<
   readonly encode: (message: Parent) => Uint8Array;
   /** Its credential must speak for this. */
   readonly speaksFor: (hello: Hello) => string;
-  /** One that is refused, in the log. */
-  readonly refused: {
-    readonly text: string;
-    readonly fields: (hello: Hello) => Readonly<Record<string, string>>;
-  };
+  readonly child: 'agent' | 'region';
+  /** Who it says it is, for the log. */
+  readonly named: (hello: Hello) => Readonly<Record<string, string>>;
 }
 
 /** The side that dials. */

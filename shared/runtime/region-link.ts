@@ -32,10 +32,8 @@ export const ROUTER_OF_REGIONS: ParentWords<RegionHello, ToldByRegion, RegionPar
   decode: decodeRegionChild,
   encode: encodeRegionParent,
   speaksFor: ({ region }) => region,
-  refused: {
-    text: 'region refused',
-    fields: ({ region, routerId }) => ({ region, routerId }),
-  },
+  child: 'region',
+  named: ({ region, routerId }) => ({ region, routerId }),
 };
 
 export const REGION_OF_ROUTERS: ChildWords<

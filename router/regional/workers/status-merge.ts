@@ -29,6 +29,10 @@ export function mergeStatuses(
     openRequests: sum((each) => each.openRequests),
     leases: sum((each) => each.leases),
     draining: all.length > 0 && all.every(({ draining }) => draining),
+    global: {
+      links: all.length === 0 ? 0 : Math.min(...all.map(({ global }) => global.links)),
+      away: sum(({ global }) => global.away),
+    },
     index: {
       bytes: sum(({ index }) => index.bytes),
       chunks: sum(({ index }) => index.chunks),
