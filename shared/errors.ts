@@ -49,6 +49,13 @@ export const ERRORS = {
     level: 'info',
     when: 'A client certificate is needed: there is none, or it is not valid.',
   },
+  residency_violation: {
+    status: 403,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'warn',
+    when: 'No region that the tenant may be served in is left by its own rules: residency, certifications, tier.',
+  },
   context_length_exceeded: {
     status: 400,
     type: 'invalid_request_error',
@@ -62,6 +69,13 @@ export const ERRORS = {
     retryable: false,
     level: 'info',
     when: 'No pool serves the model.',
+  },
+  model_not_available_in_region: {
+    status: 404,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'info',
+    when: 'The model is served, but in no region that the tenant may be served in.',
   },
   not_found: {
     status: 404,
@@ -112,6 +126,13 @@ export const ERRORS = {
     level: 'warn',
     when: "No room now: in the engines, the queue, or the router's own limits.",
   },
+  fleet_saturated: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryable: true,
+    level: 'warn',
+    when: 'Every region that the tenant may be served in asked for time.',
+  },
   client_closed: {
     status: 499,
     type: 'client_closed_request',
@@ -139,6 +160,13 @@ export const ERRORS = {
     retryable: true,
     level: 'warn',
     when: 'The replicas that were tried failed before the first token.',
+  },
+  no_healthy_region: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    level: 'warn',
+    when: 'Every region that the tenant may be served in is down, not seen, or without capacity for the model.',
   },
   no_replica: {
     status: 503,
