@@ -78,6 +78,11 @@ function described(node: SchemaNode): { description?: string } {
   return node.description === undefined ? {} : { description: node.description };
 }
 
+/** Swapped by every kind of router that reads it. */
+function isLive(field: string): boolean {
+  return isReloadable(field, field.startsWith('global.') ? 'global' : 'router');
+}
+
 function fieldRow(key: string, node: SchemaNode, path: Path): string[] {
   const sources = [node['x-flag'], node['x-env']].filter((source) => source !== undefined);
   return [
@@ -85,7 +90,7 @@ function fieldRow(key: string, node: SchemaNode, path: Path): string[] {
     valueText(node),
     defaultText(node),
     sources.map((source) => `\`${source}\``).join(' '),
-    isReloadable(formatPath(path), 'router') ? 'live' : '',
+    isLive(formatPath(path)) ? 'live' : '',
     node.description ?? '',
   ];
 }

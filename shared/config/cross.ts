@@ -2,6 +2,7 @@
 
 import { workerLinkPort } from '../model/worker-ports.ts';
 import { isLoopback, parseListen } from './address.ts';
+import { globalProblems } from './cross-global.ts';
 import type { Problem } from './diagnostics.ts';
 import type { AgentConfig, FleetConfig } from './schema.ts';
 import type { PeerTls } from './schema-tls.ts';
@@ -11,6 +12,8 @@ import { didYouMean } from './suggest.ts';
 export interface Given {
   /** The pools were written down, not assumed. */
   readonly pools: boolean;
+  /** So was the region. */
+  readonly region: boolean;
 }
 
 export function crossProblems(config: FleetConfig, given: Given): readonly Problem[] {
@@ -23,7 +26,8 @@ export function crossProblems(config: FleetConfig, given: Given): readonly Probl
     ...keyProblems(config),
     ...limitProblems(config),
     ...boundProblems(config),
-    ...regionProblems(config),
+    ...regionProblems(config, given),
+    ...globalProblems(config),
     ...(config.agent === undefined ? [] : agentProblems(config.agent, config, given)),
   ];
 }
@@ -60,7 +64,8 @@ function poolProblems(config: FleetConfig): Problem[] {
 function listenerProblems(config: FleetConfig): Problem[] {
   const { clients, links, admin } = config.router;
   const problems: Problem[] = [];
-  const needed = clients.keys.length > 0 || clients.tls?.clientAuth === 'required';
+  const keyed = clients.keys.length > 0 || config.tenants.some(({ keys }) => keys.length > 0);
+  const needed = keyed || clients.tls?.clientAuth === 'required';
   if (reachable(clients.listen) && clients.access !== 'open' && !needed) {
     problems.push({
       path: ['router', 'clients', 'listen'],
@@ -141,16 +146,22 @@ function linkProblems({ router: { links }, pools }: FleetConfig): Problem[] {
   return [...problems, { path, message: missing }];
 }
 
-function tlsProblems({ router, pools, agent }: FleetConfig): Problem[] {
+function tlsProblems({ router, pools, agent, global, regions }: FleetConfig): Problem[] {
   const listeners = [
-    ['clients', router.clients.tls],
-    ['links', router.links.tls],
-    ['admin', router.admin?.tls ?? null],
+    ['router.clients', router.clients.tls],
+    ['router.links', router.links.tls],
+    ['router.admin', router.admin?.tls ?? null],
+    ['router.tier', router.tier?.tls ?? null],
+    ['global.clients', global?.clients.tls ?? null],
+    ['global.links', global?.links.tls ?? null],
+    ['global.admin', global?.admin?.tls ?? null],
   ] as const;
   const peers: [Path, PeerTls | null][] = pools.map((pool, i) => [
     ['pools', i, 'engineTls'],
     pool.engineTls,
   ]);
+  for (const [i, { tls }] of regions.entries()) peers.push([['regions', i, 'tls'], tls]);
+  if (router.global !== null) peers.push([['router', 'global', 'tls'], router.global.tls]);
   if (agent !== undefined) {
     peers.push(
       [['agent', 'routerTls'], agent.routerTls],
@@ -160,8 +171,8 @@ function tlsProblems({ router, pools, agent }: FleetConfig): Problem[] {
   return [
     ...listeners.flatMap(([name, tls]): Problem[] => {
       if (tls === null || tls.clientAuth === 'none' || tls.ca !== null) return [];
-      const message = `is ${tls.clientAuth}, but of which CAs? Name their file in router.${name}.tls.ca`;
-      return [{ path: ['router', name, 'tls', 'clientAuth'], message }];
+      const message = `is ${tls.clientAuth}, but of which CAs? Name their file in ${name}.tls.ca`;
+      return [{ path: [...name.split('.'), 'tls', 'clientAuth'], message }];
     }),
     ...peers.flatMap(([path, tls]): Problem[] => {
       if (tls === null || (tls.cert === null) === (tls.key === null)) return [];
@@ -190,12 +201,14 @@ function limitProblems(config: FleetConfig): Problem[] {
   ];
 }
 
-function regionProblems(config: FleetConfig): Problem[] {
+function regionProblems(config: FleetConfig, given: Given): Problem[] {
   const names = config.regions.map((region) => region.name);
   const problems: Problem[] = repeated(names).map((i) => ({
     path: ['regions', i, 'name'],
     message: `region "${names[i] ?? ''}" stands here a second time`,
   }));
+  // A global router stands in no region.
+  if (config.global !== undefined && !given.region) return problems;
   if (names.length > 0 && !names.includes(config.region)) {
     problems.push({
       path: ['region'],

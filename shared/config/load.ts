@@ -47,8 +47,9 @@ export function parseFleet(input: FleetInput): FleetResult {
     described ??= fleetJsonSchema();
     return fail([...unset, ...problemsOf(parsed.error.issues, raw, described)]);
   }
-  const pools = isSection(raw) && Object.hasOwn(raw, 'pools');
-  const problems = [...unset, ...crossProblems(parsed.data, { pools })];
+  const given = (key: string): boolean => isSection(raw) && Object.hasOwn(raw, key);
+  const facts = { pools: given('pools'), region: given('region') };
+  const problems = [...unset, ...crossProblems(parsed.data, facts)];
   if (problems.length > 0) return fail(problems);
   return { ok: true, config: deepFreeze(parsed.data), text: input.text };
 }

@@ -1,15 +1,16 @@
-// Which changes a running process can take: pools, models, the router's routing and limits, keys and secrets and what its
-// clients are offered are swapped at once, except what a listener takes only when it is opened; everything else of a role is read at
-// its start only, and a change of it is named as waiting for a restart.
+// Which changes a running process can take: tenants, regions, pools, models, a router's routing and limits, keys and secrets
+// and what its clients are offered are swapped at once, except what a listener takes only when it is opened; everything else
+// of a role is read at its start only, and a change of it is named as waiting for a restart.
 
 import type { FleetConfig } from './schema.ts';
 import { formatPath, type Path } from './schema-walk.ts';
 
-export type ConfigRole = 'router' | 'agent';
+export type ConfigRole = 'router' | 'global' | 'agent';
 
 /** The parts that a role reads. */
 const READS: Readonly<Record<ConfigRole, readonly string[]>> = {
-  router: ['region', 'log', 'pools', 'models', 'router'],
+  router: ['region', 'log', 'pools', 'models', 'router', 'tenants', 'zones', 'regions'],
+  global: ['log', 'global', 'tenants', 'zones', 'regions'],
   agent: ['region', 'log', 'pools', 'agent'],
 };
 
@@ -24,12 +25,30 @@ const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
     'router.clients.explain',
     'router.clients.keys',
     'router.links.secrets',
+    'router.tier.keys',
+    'router.global.settings',
+    'tenants',
+    'zones',
+    'regions',
+  ],
+  global: [
+    'tenants',
+    'zones',
+    'regions',
+    'global.routing',
+    'global.limits',
+    'global.clients.cors',
+    'global.clients.explain',
+    'global.clients.keys',
   ],
   agent: [],
 };
 
 /** Exceptions inside those parts: what a listener takes only when it is opened. */
-const AT_START: readonly string[] = ['router.limits.headerBytes', 'router.limits.requestTimeoutMs'];
+const AT_START: readonly string[] = ['router', 'global'].flatMap((role) => [
+  `${role}.limits.headerBytes`,
+  `${role}.limits.requestTimeoutMs`,
+]);
 
 /** Whether a field is swapped while the role runs. */
 export function isReloadable(field: string, role: ConfigRole): boolean {

@@ -3,8 +3,10 @@
 import { WORKERS_MAX } from '../model/worker-ports.ts';
 import { z } from 'zod';
 import { REGIONAL_DEFAULTS as D, type RegionalSettings } from '../model/settings.ts';
-import { baseUrl, bounded, flag, listen, origin, quantity, secret } from './fields.ts';
-import { CLIENT_KEY, listenerTls } from './schema-tls.ts';
+import { baseUrl, bounded, flag, listen, quantity, secret } from './fields.ts';
+import { TIER_SECTION, UPLINK_SECTION } from './schema-global.ts';
+import { adminSection, clientsSection, LIMITS, SHUTDOWN } from './schema-listeners.ts';
+import { listenerTls } from './schema-tls.ts';
 
 const HOUR = 3_600_000;
 const MIB = 1_048_576;
@@ -183,90 +185,6 @@ const ROUTING = {
   ),
 } satisfies Record<keyof RegionalSettings, z.ZodType>;
 
-const LIMITS = {
-  bodyBytes: quantity('One request body at most.', {
-    unit: 'bytes',
-    min: 1_024,
-    max: GIB,
-    default: 32 * MIB,
-  }),
-  bodyBytesMax: quantity('All request bodies in memory together at most.', {
-    unit: 'bytes',
-    min: MIB,
-    max: 64 * GIB,
-    default: 512 * MIB,
-  }),
-  answerBytesMax: quantity(
-    'All answers together that are held until they are whole at most, and of streams what is longer than 64 KiB of events whose end has not come; beyond it answers pass on as they come, without failover, and a stream in so long an event is given up.',
-    { unit: 'bytes', min: MIB, max: 64 * GIB, default: 256 * MIB },
-  ),
-  bodyRatio: quantity('Times its compressed size that a compressed request body may have.', {
-    unit: 'ratio',
-    min: 1,
-    max: 10_000,
-    default: 100,
-  }),
-  jsonDepth: quantity("Nesting of a request's JSON at most.", {
-    unit: 'count',
-    min: 4,
-    max: 1_024,
-    default: 64,
-  }),
-  openRequests: quantity('Requests open at the same time at most.', {
-    unit: 'requests',
-    min: 1,
-    max: 1_000_000,
-    default: 10_000,
-  }),
-  headerBytes: quantity("A request's headers together at most.", {
-    unit: 'bytes',
-    min: 1_024,
-    max: MIB,
-    default: 32_768,
-  }),
-  requestTimeoutMs: quantity("From the first byte to the end of a request's head and body.", {
-    unit: 'ms',
-    min: 100,
-    max: HOUR,
-    default: 60_000,
-  }),
-  keepAliveMs: quantity(
-    'How long an idle connection of a client is kept: longer than load balancers keep theirs, so that they close first.',
-    { unit: 'ms', min: 1_000, max: HOUR, default: 620_000 },
-  ),
-  clientStallMs: quantity(
-    'How long a client may take nothing of its answer, or not the last of it, before its connection is cut.',
-    { unit: 'ms', min: 100, max: HOUR, default: 300_000 },
-  ),
-};
-
-const CORS = z.strictObject({
-  origins: z
-    .array(origin('A page\u2019s origin, or `*` for every page.'))
-    .min(1)
-    .max(256)
-    .meta({ description: 'Origins of pages that may use it; `*`: every page.' }),
-  maxAgeS: quantity('How long browsers remember what they were told of it, in seconds.', {
-    unit: 'count',
-    min: 0,
-    max: 86_400,
-    default: 600,
-  }),
-});
-
-const SHUTDOWN = {
-  acceptMs: quantity(
-    'After SIGTERM: not ready, but still accepting, for load balancers to notice.',
-    { unit: 'ms', min: 0, max: 300_000, default: 5_000 },
-  ),
-  drainMs: quantity('Then: how long running requests may take to end.', {
-    unit: 'ms',
-    min: 0,
-    max: 24 * HOUR,
-    default: 900_000,
-  }),
-};
-
 const WORKERS_PROBLEM = `must be auto, or a whole number from 1 to ${WORKERS_MAX}: where more are wanted, run further routers behind the same balancer`;
 
 const WORKER_COUNT = z
@@ -277,32 +195,7 @@ const WORKER_COUNT = z
 
 export const routerSchema = z
   .strictObject({
-    clients: z
-      .strictObject({
-        listen: listen('Where clients connect.').default('127.0.0.1:8080').meta({
-          'x-flag': '--listen',
-          'x-env': 'SPILLWAY_LISTEN',
-        }),
-        access: z.enum(['loopback', 'open']).default('loopback').meta({
-          description:
-            '`open` lets everybody use a listener that is reachable from elsewhere; with `loopback` such a one needs keys or certificates.',
-          'x-flag': '--access',
-          'x-env': 'SPILLWAY_ACCESS',
-        }),
-        cors: CORS.nullable().default(null).meta({
-          description: 'Pages of other origins that may use it from a browser; `null`: none.',
-        }),
-        explain: flag(
-          false,
-          'Answer `x-spillway-explain: 1` with the routing decision: it names replicas and their load.',
-        ),
-        keys: z.array(CLIENT_KEY).max(4_096).default([]).meta({
-          description: 'Keys of clients; where there are any, every request needs one.',
-        }),
-        tls: listenerTls('clients', true),
-      })
-      .prefault({})
-      .meta({ description: 'The listener for clients.' }),
+    clients: clientsSection('127.0.0.1:8080'),
     links: z
       .strictObject({
         listen: listen('Where agents connect.').default('127.0.0.1:8081').meta({
@@ -318,20 +211,9 @@ export const routerSchema = z
       })
       .prefault({})
       .meta({ description: 'The listener for agents.' }),
-    admin: z
-      .strictObject({
-        listen: listen('Where operators connect.').default('127.0.0.1:8082').meta({
-          'x-flag': '--admin',
-          'x-env': 'SPILLWAY_ADMIN',
-        }),
-        tls: listenerTls('operators'),
-      })
-      .nullable()
-      .prefault({})
-      .meta({
-        description:
-          '`/metrics`, `/status`, `/readyz`, explain. `null` puts them on the client listener.',
-      }),
+    admin: adminSection('127.0.0.1:8082'),
+    tier: TIER_SECTION,
+    global: UPLINK_SECTION,
     addressProof: flag(
       true,
       'Ask agents to prove that they sit beside the engine that they advertise.',
@@ -354,7 +236,7 @@ export const routerSchema = z
           'Link addresses of all routers of this region, this one included, as agents reach them.',
       }),
     routing: z.strictObject(ROUTING).prefault({}).meta({ description: 'How requests are placed.' }),
-    limits: z.strictObject(LIMITS).prefault({}).meta({ description: 'What clients may ask for.' }),
-    shutdown: z.strictObject(SHUTDOWN).prefault({}).meta({ description: 'How SIGTERM ends it.' }),
+    limits: LIMITS,
+    shutdown: SHUTDOWN,
   })
   .meta({ description: 'A regional router.' });

@@ -3,8 +3,10 @@
 
 import { z } from 'zod';
 import { agentSchema } from './schema-agent.ts';
-import { baseUrl, cidr, flag, name, quantity, secret } from './fields.ts';
+import { cidr, flag, name, secret } from './fields.ts';
+import { globalSchema } from './schema-global.ts';
 import { routerSchema } from './schema-router.ts';
+import { REGION, ROUTING_TEST, TENANT, ZONE } from './schema-tenants.ts';
 import { peerTls } from './schema-tls.ts';
 
 const POOL = z.strictObject({
@@ -46,21 +48,6 @@ const MODEL = z.strictObject({
   }),
 });
 
-const REGION = z.strictObject({
-  name: name('The region.'),
-  zone: name('Zone of data residency.'),
-  certifications: z.array(name('A certification.')).max(64).default([]).meta({
-    description: 'Certifications that a request may demand.',
-  }),
-  costMs: quantity('Price of the region, as milliseconds of first-token time per 1,000 tokens.', {
-    unit: 'ms',
-    min: 0,
-    max: 60_000,
-    default: 0,
-  }),
-  baseUrl: baseUrl(['http', 'https'], "The region's clients listener, as global routers reach it."),
-});
-
 export const fleetSchema = z
   .strictObject({
     region: name('The region that this process belongs to.').default('local').meta({
@@ -94,15 +81,31 @@ export const fleetSchema = z
     }),
     router: routerSchema.prefault({}),
     agent: agentSchema.optional(),
+    tenants: z.array(TENANT).max(4_096).default([]).meta({
+      description:
+        'Who is served, and where. Where there are any, every client needs a key of one of them.',
+    }),
+    zones: z
+      .record(z.string().min(1).max(200), ZONE)
+      .default({})
+      .meta({ description: 'Zones of data residency, by name.' }),
     regions: z.array(REGION).max(64).default([]).meta({
       description:
-        'All regions, for global routers. Checked here, and read by no role of this release.',
+        'All regions. What a region is, is said here and nowhere else: its reports cannot change it.',
+    }),
+    global: globalSchema.optional(),
+    tests: z.array(ROUTING_TEST).max(4_096).default([]).meta({
+      description:
+        'What `spillway validate` is to find: for a tenant and a model, the regions that may serve it.',
     }),
   })
   .meta({ title: 'Spillway fleet.yaml' });
 
 export type FleetConfig = z.output<typeof fleetSchema>;
 export type AgentConfig = NonNullable<FleetConfig['agent']>;
+export type GlobalConfig = NonNullable<FleetConfig['global']>;
+export type TenantConfig = FleetConfig['tenants'][number];
+export type RegionConfig = FleetConfig['regions'][number];
 
 /** The schema as editors understand it (JSON Schema 2020-12). */
 export function fleetJsonSchema(): Record<string, unknown> {
