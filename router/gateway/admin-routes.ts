@@ -1,28 +1,33 @@
 // What operators and their machines ask: is it alive, is it ready, what does it know, what would it decide.
 
-import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { BodyBudget } from './body-budget.ts';
 import type { BodyBounds } from './read-body.ts';
 import { sendJson, sendText } from './client-routes.ts';
 import { explainable, type Explainable } from './explanation.ts';
-import { setGauges } from '../regional/gauges.ts';
 import type { Call, Route } from './http-listener.ts';
-import type { MetricName } from '../regional/metrics.ts';
-import { type Readiness, readinessText, type RouterStatus, statusText } from '../regional/status.ts';
+import { type Readiness, readinessText } from './readiness.ts';
 
-export interface AdminSource {
-  readonly metrics: Metrics<MetricName>;
+export interface AdminSource<Status extends object> {
+  /** Prometheus text, with the gauges of now. */
+  exposition(): Promise<Exposition>;
   /** Bodies of requests that are asked about count like those of requests. */
   readonly budget: BodyBudget;
   bounds(): BodyBounds;
-  status(): RouterStatus | Promise<RouterStatus>;
+  status(): Status | Promise<Status>;
+  /** The same as a few lines for people. */
+  statusText(status: Status): string;
   readiness(): Readiness;
   explain(asked: Explainable): object | Promise<object>;
 }
 
+export interface Exposition {
+  readonly text: string;
+  readonly contentType: string;
+}
+
 const TEXT = 'text/plain; charset=utf-8';
 
-export function adminRoutes(source: AdminSource): readonly Route[] {
+export function adminRoutes<Status extends object>(source: AdminSource<Status>): readonly Route[] {
   return [
     // Answered by the event loop itself: that it answers is the answer.
     {
@@ -43,13 +48,16 @@ export function adminRoutes(source: AdminSource): readonly Route[] {
       method: 'GET',
       path: '/status',
       audience: 'operators',
-      handle: async (call) => status(call, await source.status()),
+      handle: (call) => status(call, source),
     },
     {
       method: 'GET',
       path: '/metrics',
       audience: 'operators',
-      handle: (call) => exposition(call, source),
+      handle: async (call) => {
+        const { text, contentType } = await source.exposition();
+        sendText(call, text, { contentType });
+      },
     },
     {
       method: 'POST',
@@ -66,20 +74,21 @@ function readyz(call: Call, readiness: Readiness): void {
   sendText(call, text, { contentType: TEXT, status: readiness.ready ? 200 : 503 });
 }
 
-function status(call: Call, value: RouterStatus): void {
+async function status<Status extends object>(
+  call: Call,
+  source: AdminSource<Status>,
+): Promise<void> {
+  const value = await source.status();
   const accept = call.request.headers.accept ?? '';
   if (accept.startsWith('text/plain'))
-    return sendText(call, statusText(value), { contentType: TEXT });
+    return sendText(call, source.statusText(value), { contentType: TEXT });
   return sendJson(call, value);
 }
 
-async function exposition(call: Call, source: AdminSource): Promise<void> {
-  setGauges(source.metrics, await source.status());
-  const text = await source.metrics.text();
-  sendText(call, text, { contentType: source.metrics.contentType });
-}
-
 /** Takes the body of a generation request and says what would be decided; nothing is sent anywhere. */
-async function explain(call: Call, source: AdminSource): Promise<void> {
+async function explain(
+  call: Call,
+  source: Pick<AdminSource<object>, 'explain' | 'budget' | 'bounds'>,
+): Promise<void> {
   sendJson(call, await source.explain(await explainable(call, source.budget, source.bounds())));
 }

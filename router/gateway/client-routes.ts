@@ -4,13 +4,26 @@ import { FleetError } from '../../shared/errors.ts';
 import { API_ROUTES, type ApiRoute } from './api-routes.ts';
 import type { Call, Route } from './http-listener.ts';
 import type { RequestDesk } from './request-desk.ts';
-import type { ServedModel } from '../regional/served-models.ts';
+import type { Unserved } from './unserved.ts';
 
-/** `served` lists what clients may name now. */
-export function clientRoutes(
-  requests: RequestDesk,
-  served: () => readonly ServedModel[],
-): readonly Route[] {
+export interface ServedModel {
+  readonly id: string;
+  /** The name that engines know it by. */
+  readonly root: string;
+  /** Of an adapter: the model that it adapts, by the engines' name. */
+  readonly parent: string | null;
+  /** The least among the replicas that have it; null where none says. */
+  readonly maxModelLen: number | null;
+}
+
+export interface ClientSource {
+  readonly requests: Pick<RequestDesk, 'forward'>;
+  readonly unserved: Pick<Unserved, 'answered'>;
+  /** What clients may name now. */
+  readonly served: () => readonly ServedModel[];
+}
+
+export function clientRoutes({ requests, unserved, served }: ClientSource): readonly Route[] {
   return [
     ...(Object.keys(API_ROUTES) as ApiRoute[]).flatMap((route) =>
       API_ROUTES[route].paths.map((path): Route => ({
@@ -26,7 +39,7 @@ export function clientRoutes(
       audience: 'clients',
       handle: (call) => {
         sendJson(call, { object: 'list', data: served().map(modelObject) });
-        requests.answered(call);
+        unserved.answered(call);
       },
     },
     {
@@ -35,7 +48,7 @@ export function clientRoutes(
       audience: 'clients',
       handle: (call) => {
         oneModel(call, served());
-        requests.answered(call);
+        unserved.answered(call);
       },
     },
   ];

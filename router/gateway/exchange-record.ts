@@ -1,21 +1,18 @@
 // What an exchange leaves behind: its line in the log and its usage in the metrics.
 
 import { ERRORS, type ErrorCode, type LogLevel } from '../../shared/errors.ts';
-import type { Decision } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
-import type { Metrics } from '../../shared/runtime/metrics.ts';
-import type { Attempt } from '../regional/events.ts';
-import type { MetricName } from '../regional/metrics.ts';
+import type { LabelValues, Metrics } from '../../shared/runtime/metrics.ts';
+import type { GatewayMetric } from './gateway-metrics.ts';
 import type { Outcome, RequestRecord } from './request-log.ts';
-import { replicaLabel } from '../regional/routed-headers.ts';
 
 export interface ExchangeFacts {
   readonly id: RequestId;
   readonly clientId: string | null;
   /** Who asks, by its key or certificate. */
   readonly client: string | null;
-  /** The path that the client asked: the engine is asked the same. */
+  /** The path that the client asked: upstream is asked the same. */
   readonly path: string;
   readonly arrivedMs: number;
   /** Its body had been read and understood. */
@@ -30,15 +27,18 @@ export interface ExchangeFacts {
   readonly passedHeaders: Readonly<Record<string, string>>;
 }
 
+type PlaceFields = Readonly<Record<string, string | number | null>>;
+
 export interface Progress {
   readonly facts: ExchangeFacts;
   readonly route: string;
   readonly model: string;
   readonly stream: boolean;
-  /** The last one. */
-  readonly attempt: Attempt | null;
-  readonly decision: Decision | null;
   readonly attempts: number;
+  /** Of the last decision. */
+  readonly reason: string | null;
+  /** What the tier says of the last attempt. */
+  readonly placeFields: PlaceFields;
   readonly attemptMs: number;
   readonly queueMs: number | null;
   readonly firstTokenMs: number | null;
@@ -56,7 +56,7 @@ export interface ExchangeEnd {
 }
 
 export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
-  const { facts, attempt, firstTokenMs, nowMs } = progress;
+  const { facts, firstTokenMs, nowMs } = progress;
   return {
     id: facts.id,
     clientId: facts.clientId,
@@ -70,10 +70,10 @@ export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
     stream: progress.stream,
     retries: facts.retries === 0 ? null : facts.retries,
     attempts: progress.attempts,
-    reason: progress.decision?.reason ?? null,
+    reason: progress.reason,
     bodyBytes: facts.bodyBytes,
     queueMs: progress.queueMs,
-    ...attemptFields(attempt),
+    ...progress.placeFields,
     attemptTtftMs: firstTokenMs === null ? null : firstTokenMs - progress.attemptMs,
     ttftMs: firstTokenMs === null ? null : firstTokenMs - facts.arrivedMs,
     durationMs: nowMs - facts.arrivedMs,
@@ -84,30 +84,25 @@ export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
   };
 }
 
-function attemptFields(attempt: Attempt | null) {
-  return {
-    pool: attempt?.pool ?? null,
-    replica: attempt === null ? null : replicaLabel(attempt),
-    rank: attempt?.target.rank ?? null,
-    waitMs: attempt?.waitMs ?? null,
-    prefillMs: attempt?.prefillMs ?? null,
-    predictedTtftMs: attempt?.predictedTtftMs ?? null,
-    predictedPromptTokens: attempt?.predictedPromptTokens ?? null,
-    predictedCachedTokens: attempt?.predictedCachedTokens ?? null,
-  };
-}
-
 export function levelOf({ outcome, code }: RequestRecord): LogLevel {
   if (outcome === 'interrupted') return 'warn';
   return code !== null && Object.hasOwn(ERRORS, code) ? ERRORS[code as ErrorCode].level : 'info';
 }
 
 /** Predicted tokens are counted only beside reported ones, so that the two can be compared. */
-export function countUsage(metrics: Metrics<MetricName>, attempt: Attempt, usage: Usage): void {
-  const { pool } = attempt;
-  metrics.add('prompt_tokens_total', { pool }, usage.promptTokens);
-  metrics.add('completion_tokens_total', { pool }, usage.completionTokens);
-  if (usage.cachedTokens === null) return;
-  metrics.add('prefix_reported_tokens_total', { pool }, usage.cachedTokens);
-  metrics.add('prefix_predicted_tokens_total', { pool }, attempt.predictedCachedTokens);
+export function countUsage(
+  metrics: Metrics<GatewayMetric>,
+  of: {
+    readonly usage: Usage;
+    /** As predicted; null: nothing was. */
+    readonly cachedTokens: number | null;
+    readonly place: LabelValues;
+  },
+): void {
+  const { usage, cachedTokens, place } = of;
+  metrics.add('prompt_tokens_total', place, usage.promptTokens);
+  metrics.add('completion_tokens_total', place, usage.completionTokens);
+  if (usage.cachedTokens === null || cachedTokens === null) return;
+  metrics.add('prefix_reported_tokens_total', place, usage.cachedTokens);
+  metrics.add('prefix_predicted_tokens_total', place, cachedTokens);
 }

@@ -1,5 +1,5 @@
 // One request from its arrival to its last byte: the client's reply on one side, one attempt after the other
-// on the engines' side. The core decides, this carries out. It ends exactly once, and whatever it held (body
+// on the other. The core decides, this carries out. It ends exactly once, and whatever it held (body
 // bytes, its place in the maps) is given back then.
 //
 //   the client leaves        → core told, attempt aborted, nothing more is written
@@ -7,26 +7,20 @@
 //   attempt fails when seen  → error event to the client, core told that it was seen
 
 import { ERRORS, type ErrorCode, type LogLevel } from '../../shared/errors.ts';
-import type { Decision } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
 import type { BodyHold } from './body-budget.ts';
+import type { AnswerRoom } from './answer-room.ts';
 import { engineErrorAnswer } from './error-envelope.ts';
 import type { OpenAiRequest } from './openai-request.ts';
 import { keepAliveAfter } from './patience.ts';
 import type { Reply } from './reply.ts';
 import { serverTiming } from './server-timing.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
-import {
-  Upstream,
-  type ClientError,
-  type CommittedHead,
-  type UpstreamOrder,
-  type UpstreamOwner,
-} from './upstream.ts';
-import type { Attempt, RouterEffect, RouterEvent } from '../regional/events.ts';
-import type { Metrics } from '../../shared/runtime/metrics.ts';
-import type { MetricName } from '../regional/metrics.ts';
+import type { GatewayMetric } from './gateway-metrics.ts';
+import { Upstream, type ClientError, type CommittedHead, type UpstreamOwner } from './upstream.ts';
+import type { LabelValues, Metrics } from '../../shared/runtime/metrics.ts';
+import type { RequestAttempt, RequestEffect, RequestEvent } from '../policy/request-events.ts';
 import type { Outcome, RequestRecord } from './request-log.ts';
 import {
   countUsage,
@@ -35,25 +29,28 @@ import {
   type Progress,
   recordOf,
 } from './exchange-record.ts';
-import { routedHeaders } from '../regional/routed-headers.ts';
+import type { RoutedDecision, TierWords } from './tier-words.ts';
 
-export interface ExchangeDeps {
+export interface ExchangeDeps<Attempt extends RequestAttempt, Decision extends RoutedDecision> {
   nowMs(): number;
-  post(event: RouterEvent): void;
-  /** The order for an attempt of this request: where, with which headers and bytes. */
-  orderFor(exchange: Exchange, attempt: Attempt): UpstreamOrder;
-  readonly metrics: Metrics<MetricName>;
+  post(event: RequestEvent): void;
+  readonly words: TierWords<Attempt, Decision>;
+  readonly room: AnswerRoom;
+  readonly metrics: Metrics<GatewayMetric>;
   keepAliveAfterMs(): number;
   /** A client that takes nothing for so long is cut off, ms: its answer waits in memory. */
   clientStallMs(): number;
-  over(exchange: Exchange, record: RequestRecord, level: LogLevel): void;
+  over(exchange: Exchange<Attempt, Decision>, record: RequestRecord, level: LogLevel): void;
 }
 
-export class Exchange implements UpstreamOwner {
+export class Exchange<
+  Attempt extends RequestAttempt = RequestAttempt,
+  Decision extends RoutedDecision = RoutedDecision,
+> implements UpstreamOwner {
   readonly facts: ExchangeFacts;
   /** Null once the answer has begun: no other attempt will need the bytes. */
   request: OpenAiRequest | null;
-  private readonly deps: ExchangeDeps;
+  private readonly deps: ExchangeDeps<Attempt, Decision>;
   private readonly reply: Reply;
   private readonly hold: BodyHold;
   private readonly route: string;
@@ -63,6 +60,8 @@ export class Exchange implements UpstreamOwner {
   private readonly showsFirstToken: boolean;
   private upstream: Upstream | null = null;
   private attempt: Attempt | null = null;
+  /** Metric labels of where it is. */
+  private place: LabelValues;
   private decision: Decision | null = null;
   private attempts = 0;
   private attemptMs = 0;
@@ -78,7 +77,7 @@ export class Exchange implements UpstreamOwner {
   private closed = false;
 
   constructor(
-    deps: ExchangeDeps,
+    deps: ExchangeDeps<Attempt, Decision>,
     facts: ExchangeFacts,
     parts: { readonly request: OpenAiRequest; readonly reply: Reply; readonly hold: BodyHold },
   ) {
@@ -90,6 +89,7 @@ export class Exchange implements UpstreamOwner {
     this.route = parts.request.route;
     this.model = parts.request.model;
     this.stream = parts.request.stream;
+    this.place = deps.words.place(null);
     this.showsFirstToken = this.stream || parts.request.work === 'prefill';
   }
 
@@ -99,28 +99,31 @@ export class Exchange implements UpstreamOwner {
 
   // ── from the core ────────────────────────────────────────────────────────────────────────────────────
 
-  /** Sends the request to a replica. */
+  /** Sends the request where the core has decided. */
   send(attempt: Attempt, decision: Decision): void {
-    const { deps } = this;
+    const { deps, request } = this;
     this.decision = decision;
-    if (this.closed || this.gone || this.request === null) {
+    if (this.closed || this.gone || request === null) {
       const result: AttemptResult = { kind: 'clientGone' };
       deps.post({ kind: 'attemptEnded', lease: attempt.lease, result, committed: false });
       return;
     }
     const now = deps.nowMs();
     this.attempt = attempt;
+    this.place = deps.words.place(attempt);
     this.attempts += 1;
     this.attemptMs = now;
     this.firstAttemptMs ??= now;
     if (this.queueMs === null) {
       this.queueMs = now - this.facts.arrivedMs;
-      deps.metrics.observe('queue_wait_seconds', this.queueMs / 1_000, { pool: attempt.pool });
+      deps.metrics.observe('queue_wait_seconds', this.queueMs / 1_000, this.place);
     } else {
       const cause = this.lastCause ?? 'unknown';
-      deps.metrics.add('retries_total', { pool: attempt.pool, cause });
+      deps.metrics.add('retries_total', { ...this.place, cause });
     }
-    this.upstream = new Upstream(deps.orderFor(this, attempt), this);
+    const { facts } = this;
+    const order = deps.words.order({ facts, request, room: deps.room }, attempt);
+    this.upstream = new Upstream(order, this);
     this.upstream.start();
   }
 
@@ -134,7 +137,7 @@ export class Exchange implements UpstreamOwner {
     this.decision = decision;
   }
 
-  refuse(effect: Extract<RouterEffect, { kind: 'refuse' }>): void {
+  refuse(effect: Extract<RequestEffect<Attempt, Decision>, { kind: 'refuse' }>): void {
     if (this.closed) return;
     this.decision = effect.decision ?? this.decision;
     const { code, message, retryAfterMs } = effect;
@@ -215,17 +218,16 @@ export class Exchange implements UpstreamOwner {
   }
 
   private firstToken(attempt: Attempt, now: number): void {
-    const { deps } = this;
+    const { deps, place } = this;
     this.firstTokenMs = now;
     this.lastDataMs = now;
-    const { pool } = attempt;
-    deps.metrics.observe('ttft_seconds', (now - this.facts.arrivedMs) / 1_000, { pool });
+    deps.metrics.observe('ttft_seconds', (now - this.facts.arrivedMs) / 1_000, place);
     if (attempt.predictedTtftMs !== null) {
       const measuredMs = now - this.attemptMs;
       const errorMs = measuredMs - attempt.predictedTtftMs;
-      deps.metrics.observe('ttft_prediction_error_seconds', errorMs / 1_000, { pool });
+      deps.metrics.observe('ttft_prediction_error_seconds', errorMs / 1_000, place);
       const ratio = attempt.predictedTtftMs / Math.max(1, measuredMs) - 1;
-      deps.metrics.observe('ttft_prediction_error_ratio', ratio, { pool });
+      deps.metrics.observe('ttft_prediction_error_ratio', ratio, place);
     }
     deps.post({ kind: 'firstToken', lease: attempt.lease });
   }
@@ -235,8 +237,7 @@ export class Exchange implements UpstreamOwner {
     if (dataEvents > 0 && this.attempt !== null) {
       const gapMs = now - this.lastDataMs;
       if (gapMs > 0) {
-        const { pool } = this.attempt;
-        this.deps.metrics.observe('inter_token_seconds', gapMs / dataEvents / 1_000, { pool });
+        this.deps.metrics.observe('inter_token_seconds', gapMs / dataEvents / 1_000, this.place);
       }
       this.lastDataMs = now;
     }
@@ -291,15 +292,14 @@ export class Exchange implements UpstreamOwner {
   }
 
   private interrupted(): void {
-    const pool = this.attempt?.pool ?? 'none';
     const cause = this.lastCause ?? 'unknown';
-    this.deps.metrics.add('interrupted_streams_total', { pool, cause });
+    this.deps.metrics.add('interrupted_streams_total', { ...this.place, cause });
     // Only an event stream has words for it; any other answer must not look whole.
     if (this.committedHead?.stream !== true) {
       this.reply.destroy();
       return this.finish('interrupted', { status: 200, code: 'stream_interrupted' });
     }
-    const message = 'The replica failed while it was answering; the answer is incomplete.';
+    const message = this.deps.words.interrupted;
     this.fail('interrupted', { code: 'stream_interrupted', message });
   }
 
@@ -326,16 +326,20 @@ export class Exchange implements UpstreamOwner {
     this.closed = true;
     this.request = null;
     this.hold.release();
-    const pool = this.attempt?.pool ?? 'none';
-    this.deps.metrics.add('requests_total', { route: this.route, pool, outcome });
+    const { deps, attempt } = this;
+    deps.metrics.add('requests_total', { route: this.route, ...this.place, outcome });
     const usage = end?.usage ?? null;
-    if (usage !== null && this.attempt !== null) countUsage(this.deps.metrics, this.attempt, usage);
-    const record = recordOf(this.progress(), { ...end, outcome, usage });
-    this.deps.over(this, record, levelOf(record));
+    if (usage !== null && attempt !== null) {
+      const cachedTokens = deps.words.cachedTokens(attempt);
+      countUsage(deps.metrics, { usage, cachedTokens, place: this.place });
+    }
+    const progress = { ...this.progress(), placeFields: deps.words.logFields(attempt) };
+    const record = recordOf(progress, { ...end, outcome, usage });
+    deps.over(this, record, levelOf(record));
   }
 
   private routed() {
-    return routedHeaders({
+    return this.deps.words.headers({
       attempt: this.attempt,
       decision: this.decision,
       attempts: this.attempts,
@@ -360,13 +364,13 @@ export class Exchange implements UpstreamOwner {
   }
 
   /** What there is to say of it so far. */
-  private progress(): Progress {
-    const { facts, attempt, decision, attempts, attemptMs, queueMs, firstTokenMs, lastCause } =
-      this;
+  private progress(): Omit<Progress, 'placeFields'> {
+    const { facts, attempts, attemptMs, queueMs, firstTokenMs, lastCause } = this;
     const { route, model, stream } = this;
+    const reason = this.decision?.reason ?? null;
     const nowMs = this.deps.nowMs();
     return {
-      ...{ facts, route, model, stream, attempt, decision, attempts },
+      ...{ facts, route, model, stream, attempts, reason },
       ...{ attemptMs, queueMs, firstTokenMs, lastCause, nowMs },
     };
   }

@@ -1,7 +1,6 @@
 // `POST /v1/route/explain`: what is asked, and how the answer reads.
 
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Decision } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { BodyBudget } from './body-budget.ts';
 import { readJsonBody, type BodyBounds } from './read-body.ts';
@@ -33,7 +32,7 @@ export async function explainable(
 }
 
 /** The decision, and the request as it was understood. */
-export function explanation(request: RouteRequest, decision: Decision): object {
+export function explanation(request: RouteRequest, decision: object): object {
   const { prompts, ...asked } = request;
   const prompt = prompts.map(({ keySpace, bytes, hashes, turnEnds, parts, tokenIds }) => ({
     keySpace,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { clientRequestId, passedToEngine } from './headers.ts';
+import { clientRequestId, passedUpstream } from './headers.ts';
 import { retryAfterMs } from './retry-after.ts';
 import { errorStatusOf } from './engine-answer.ts';
 import { engineErrorAnswer, errorAnswer } from './error-envelope.ts';
@@ -33,7 +33,7 @@ describe('of a trace an engine is told', () => {
     [{ traceparent: '\u00e9'.repeat(55), tracestate: 'a=b' }, {}],
     [{ tracestate: 'a=b', cookie: 'x', 'x-data-parallel-rank': '3' }, {}],
   ])('of %j just %j', (given, told) => {
-    expect(passedToEngine(given)).toEqual(told);
+    expect(passedUpstream(given)).toEqual(told);
   });
 });
 

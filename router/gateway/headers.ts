@@ -184,10 +184,10 @@ const TRACE_PARENT = /^[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}(?:-[\x21-\x
 const TRACE_STATE = /^[\x20-\x7e]{1,512}$/;
 
 /**
- * Headers of the client that go on to an engine. Everything else stays here, credentials above all, and so does what is
+ * Headers of the client that go on upstream. Everything else stays here, credentials above all, and so does what is
  * none of these: an engine that refuses a header would fail for what a client sent.
  */
-export function passedToEngine(
+export function passedUpstream(
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): Record<string, string> {
   const { traceparent, tracestate } = headers;

@@ -24,7 +24,7 @@ import type { LimitName } from '../../shared/model/limit.ts';
 import type { Door } from './client-door.ts';
 import { LastBytes } from './http-last-bytes.ts';
 import { UnparsedRefusals } from './http-refusals.ts';
-import type { Listen } from '../regional/options.ts';
+import type { Listen } from './gateway-options.ts';
 
 export interface Call {
   readonly id: RequestId;

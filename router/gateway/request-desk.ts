@@ -2,9 +2,7 @@
 // exchange until it ends. The core's effects on requests find their exchange here.
 
 import { FleetError, type LogLevel } from '../../shared/errors.ts';
-import type { Decision } from '../../shared/model/decision.ts';
 import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
-import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import { plainLog, type Logger } from '../../shared/runtime/log.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
@@ -12,54 +10,63 @@ import { AnswerRoom } from './answer-room.ts';
 import { BodyBudget, type BodyHold } from './body-budget.ts';
 import type { Canonicaliser } from './canonical.ts';
 import { apiRouteNamed, type ApiRoute } from './api-routes.ts';
-import { passedToEngine, wantsExplain } from './headers.ts';
+import { passedUpstream, wantsExplain } from './headers.ts';
 import { clientPatience } from './patience.ts';
 import { parseOpenAiRequest, type OpenAiRequest } from './openai-request.ts';
 import { LimitError, readJsonBody } from './read-body.ts';
 import { Deadlines } from './deadlines.ts';
-import { engineOrder } from '../regional/engine-order.ts';
-import type { Attempt, RouterEffect, RouterEvent } from '../regional/events.ts';
-import type { RouteRequest } from '../policy/request-events.ts';
+import type {
+  RequestAttempt,
+  RequestEffect,
+  RequestEvent,
+  RouteRequest,
+} from '../policy/request-events.ts';
 import { Exchange, type ExchangeDeps } from './exchange.ts';
 import type { Explainable } from './explanation.ts';
-import { routeLabel, type Call } from './http-listener.ts';
-import type { MetricName } from '../regional/metrics.ts';
-import type { PoolOptions, RouterReloadable } from '../regional/options.ts';
-import { answeredRecord, logRequest, type RequestRecord } from './request-log.ts';
+import type { Call } from './http-listener.ts';
+import { logRequest, type RequestRecord } from './request-log.ts';
+import type { GatewayMetric } from './gateway-metrics.ts';
+import type { GatewayReloadable } from './gateway-options.ts';
+import type { RoutedDecision, TierWords } from './tier-words.ts';
 
 /** Everything before tenants exist belongs to this one. */
 const ONLY_TENANT = 'default';
 
-export interface DeskDeps {
+export interface DeskDeps<Attempt extends RequestAttempt, Decision extends RoutedDecision> {
   readonly runtime: RoleRuntime;
-  readonly metrics: Metrics<MetricName>;
-  readonly pools: HttpPools;
-  readonly engineTrust: (pool: string) => PeerTrust | null;
+  readonly metrics: Metrics<GatewayMetric>;
+  readonly words: TierWords<Attempt, Decision>;
   readonly canonicaliser: Canonicaliser;
-  readonly post: (event: RouterEvent) => void;
-  /** True where agents report the name as a LoRA adapter: its KV is its own. */
-  readonly isLora: (model: string) => boolean;
+  readonly post: (event: RequestEvent) => void;
 }
 
-export class RequestDesk {
+/** What an event says of whom it is about. */
+interface AboutRequest {
+  readonly kind: string;
+  readonly lease?: LeaseId;
+  readonly request?: RouteRequest | RequestId;
+}
+
+export class RequestDesk<
+  Attempt extends RequestAttempt = RequestAttempt,
+  Decision extends RoutedDecision = RoutedDecision,
+> {
   readonly budget: BodyBudget;
   /** Of answers that are held until they are whole. */
   readonly room: AnswerRoom;
-  private readonly deps: DeskDeps;
+  private readonly deps: DeskDeps<Attempt, Decision>;
   private readonly deadlines: Deadlines;
   private readonly log: Logger;
-  private readonly open = new Map<RequestId, Exchange>();
-  private readonly leases = new Map<LeaseId, Exchange>();
-  private readonly exchangeDeps: ExchangeDeps;
-  private reloadable: RouterReloadable;
-  private poolOptions: ReadonlyMap<string, PoolOptions>;
+  private readonly open = new Map<RequestId, Exchange<Attempt, Decision>>();
+  private readonly leases = new Map<LeaseId, Exchange<Attempt, Decision>>();
+  private readonly exchangeDeps: ExchangeDeps<Attempt, Decision>;
+  private reloadable: GatewayReloadable;
   private arriving = 0;
   private idleTask: (() => void) | null = null;
 
-  constructor(deps: DeskDeps, reloadable: RouterReloadable) {
+  constructor(deps: DeskDeps<Attempt, Decision>, reloadable: GatewayReloadable) {
     this.deps = deps;
     this.reloadable = reloadable;
-    this.poolOptions = byId(reloadable.pools);
     this.budget = new BodyBudget(reloadable.limits);
     this.room = new AnswerRoom(reloadable.limits.answerBytesMax);
     this.log = plainLog(deps.runtime.log);
@@ -72,13 +79,8 @@ export class RequestDesk {
     return this.open.size + this.arriving;
   }
 
-  poolOf(id: string): PoolOptions | undefined {
-    return this.poolOptions.get(id);
-  }
-
-  configure(reloadable: RouterReloadable): void {
+  configure(reloadable: GatewayReloadable): void {
     this.reloadable = reloadable;
-    this.poolOptions = byId(reloadable.pools);
     this.budget.configure(reloadable.limits);
     this.room.configure(reloadable.limits.answerBytesMax);
   }
@@ -90,10 +92,10 @@ export class RequestDesk {
   }
 
   /** A bug met while this event was handled: its request would wait for ever. */
-  breakOff(event: RouterEvent): void {
-    if (event.kind === 'arrived') this.open.get(event.request.id)?.breakOff('internal');
-    else if ('lease' in event) {
-      const id = event.lease.slice(0, event.lease.lastIndexOf('.')) as RequestId;
+  breakOff({ request, lease }: AboutRequest): void {
+    if (typeof request === 'object') this.open.get(request.id)?.breakOff('internal');
+    else if (lease !== undefined) {
+      const id = lease.slice(0, lease.lastIndexOf('.')) as RequestId;
       this.open.get(id)?.breakOff('internal');
     }
   }
@@ -105,7 +107,7 @@ export class RequestDesk {
 
   // ── from clients ─────────────────────────────────────────────────────────────────────────────────────
 
-  /** A request for an engine. Rejects with `FleetError` before anything was written. */
+  /** A request for upstream. Rejects with `FleetError` before anything was written. */
   async forward(route: ApiRoute, call: Call): Promise<void> {
     if (this.openRequests >= this.reloadable.limits.openRequests) {
       throw new LimitError('open_requests', 'saturated', 'The router has too many open requests.');
@@ -124,16 +126,7 @@ export class RequestDesk {
     }
   }
 
-  /** A request that needed no replica: counted and logged like any other. */
-  answered(call: Call): void {
-    const { runtime, metrics } = this.deps;
-    const route = routeLabel(call.path);
-    metrics.add('requests_total', { route, pool: 'none', outcome: 'complete' });
-    const durationMs = runtime.clock.nowMs() - call.arrivedMs;
-    logRequest(this.log, 'debug', answeredRecord(call, durationMs));
-  }
-
-  /** A body as a request for an engine, for the router's own use: nothing is sent anywhere. */
+  /** A body as a request for upstream, for the router's own use: nothing is sent anywhere. */
   explainable({ id, headers, route: named, body }: Explainable): RouteRequest {
     const route = named === null ? null : apiRouteNamed(named);
     if (named !== null && route === null) {
@@ -152,21 +145,21 @@ export class RequestDesk {
     this.guard(exchange, () => exchange.send(attempt, decision));
   }
 
-  queued(effect: Extract<RouterEffect, { kind: 'queued' }>): void {
+  queued(effect: Extract<RequestEffect<Attempt, Decision>, { kind: 'queued' }>): void {
     this.countDecision(effect.decision);
     this.open.get(effect.request)?.queued(effect.decision);
   }
 
-  refuse(effect: Extract<RouterEffect, { kind: 'refuse' }>): void {
+  refuse(effect: Extract<RequestEffect<Attempt, Decision>, { kind: 'refuse' }>): void {
     if (effect.decision !== null) this.countDecision(effect.decision);
     this.open.get(effect.request)?.refuse(effect);
   }
 
-  abort(effect: Extract<RouterEffect, { kind: 'abort' }>): void {
+  abort(effect: Extract<RequestEffect<Attempt, Decision>, { kind: 'abort' }>): void {
     this.leases.get(effect.lease)?.abort(effect.reason);
   }
 
-  extend(effect: Extract<RouterEffect, { kind: 'extend' }>): void {
+  extend(effect: Extract<RequestEffect<Attempt, Decision>, { kind: 'extend' }>): void {
     this.leases.get(effect.lease)?.extend(effect.timeoutMs);
   }
 
@@ -183,17 +176,8 @@ export class RequestDesk {
     return parseOpenAiRequest(route, bytes, {
       canonicaliser: this.deps.canonicaliser,
       jsonDepth: limits.jsonDepth,
-      seedOf: (model) => ({ saltGroup: ONLY_TENANT, lora: this.loraOf(model) }),
+      seedOf: (model) => ({ saltGroup: ONLY_TENANT, lora: this.deps.words.loraOf(model) }),
     });
-  }
-
-  /** The adapter that a public name stands for, by the engines' name of it; null where it is none. */
-  private loraOf(model: string): string | null {
-    for (const { aliases } of this.reloadable.pools) {
-      const engineModel = Object.hasOwn(aliases, model) ? aliases[model] : undefined;
-      if (engineModel !== undefined && this.deps.isLora(engineModel)) return engineModel;
-    }
-    return this.deps.isLora(model) ? model : null;
   }
 
   private explains(headers: Explainable['headers']): boolean {
@@ -220,7 +204,7 @@ export class RequestDesk {
         bodyBytes: request.bytes.length,
         retries: patience.retries,
         silenceMs: patience.silenceMs,
-        passedHeaders: passedToEngine(asked.headers),
+        passedHeaders: passedUpstream(asked.headers),
       },
       { request, reply: call.reply, hold },
     );
@@ -259,31 +243,30 @@ export class RequestDesk {
     };
   }
 
-  private depsOfExchange(): ExchangeDeps {
-    const { runtime, metrics, pools, engineTrust } = this.deps;
+  private depsOfExchange(): ExchangeDeps<Attempt, Decision> {
+    const { runtime, metrics, words } = this.deps;
     return {
       nowMs: () => runtime.clock.nowMs(),
       post: (event) => this.post(event),
-      orderFor: (exchange, attempt) =>
-        engineOrder(exchange, attempt, {
-          pools,
-          trust: engineTrust(attempt.pool),
-          room: this.room,
-          pool: this.poolOptions.get(attempt.pool),
-        }),
+      words,
+      room: this.room,
       metrics,
-      keepAliveAfterMs: () => this.reloadable.settings.keepAliveAfterMs,
+      keepAliveAfterMs: () => this.reloadable.keepAliveAfterMs,
       clientStallMs: () => this.reloadable.limits.clientStallMs,
       over: (exchange, record, level) => this.over(exchange, record, level),
     };
   }
 
-  private post(event: RouterEvent): void {
+  private post(event: RequestEvent): void {
     if (event.kind === 'attemptEnded') this.leases.delete(event.lease);
     this.deps.post(event);
   }
 
-  private over(exchange: Exchange, record: RequestRecord, level: LogLevel): void {
+  private over(
+    exchange: Exchange<Attempt, Decision>,
+    record: RequestRecord,
+    level: LogLevel,
+  ): void {
     this.open.delete(exchange.id);
     this.deadlines.remove(exchange);
     logRequest(this.log, level, record);
@@ -303,7 +286,7 @@ export class RequestDesk {
   }
 
   /** A bug met on behalf of one request costs that request only. */
-  private guard(exchange: Exchange, task: () => void): void {
+  private guard(exchange: Exchange<Attempt, Decision>, task: () => void): void {
     try {
       task();
     } catch (error) {
@@ -316,8 +299,4 @@ export class RequestDesk {
     const { kind, reason } = decision;
     this.deps.metrics.add('decisions_total', { kind, reason });
   }
-}
-
-function byId(pools: readonly PoolOptions[]): ReadonlyMap<string, PoolOptions> {
-  return new Map(pools.map((pool) => [pool.id, pool]));
 }

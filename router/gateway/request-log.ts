@@ -20,7 +20,10 @@ export type Outcome = (typeof OUTCOMES)[number];
 /** Where a request was when its client left. */
 export const ABORT_STAGES = ['arriving', 'queued', 'waiting', 'streaming'] as const;
 
-/** Times in ms, sizes in tokens or bytes; null is unknown or did not come to it. */
+/**
+ * Times in ms, sizes in tokens or bytes; null is unknown or did not come to it. What a tier says of the last attempt stands
+ * between `queueMs` and `attemptTtftMs`.
+ */
 export interface RequestRecord {
   readonly id: string;
   readonly clientId: string | null;
@@ -35,26 +38,18 @@ export interface RequestRecord {
   readonly cause: string | null;
   readonly model: string | null;
   readonly stream: boolean | null;
-  readonly pool: string | null;
-  readonly replica: string | null;
-  readonly rank: number | null;
   /** Tries before this one, as the client's SDK counts. */
   readonly retries: number | null;
   readonly attempts: number;
   readonly reason: string | null;
   readonly bodyBytes: number | null;
   readonly queueMs: number | null;
-  readonly waitMs: number | null;
-  readonly prefillMs: number | null;
-  readonly predictedTtftMs: number | null;
   /** From sending the last attempt to its first data event. */
   readonly attemptTtftMs: number | null;
   /** From arrival to the first data event. */
   readonly ttftMs: number | null;
   readonly durationMs: number;
-  readonly predictedPromptTokens: number | null;
   readonly promptTokens: number | null;
-  readonly predictedCachedTokens: number | null;
   readonly cachedTokens: number | null;
   readonly completionTokens: number | null;
   readonly lateError: boolean;
@@ -119,20 +114,12 @@ const NOTHING_KNOWN = {
   cause: null,
   model: null,
   stream: null,
-  pool: null,
-  replica: null,
-  rank: null,
   reason: null,
   bodyBytes: null,
   queueMs: null,
-  waitMs: null,
-  prefillMs: null,
-  predictedTtftMs: null,
   attemptTtftMs: null,
   ttftMs: null,
-  predictedPromptTokens: null,
   promptTokens: null,
-  predictedCachedTokens: null,
   cachedTokens: null,
   completionTokens: null,
 } as const;

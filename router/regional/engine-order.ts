@@ -2,38 +2,34 @@
 // headers of our own. Nothing of the client's credentials, cookies or connection goes with it.
 
 import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
-import type { AnswerRoom } from '../gateway/answer-room.ts';
 import { engineBody } from '../gateway/openai-request.ts';
+import type { Outgoing } from '../gateway/tier-words.ts';
 import type { UpstreamOrder } from '../gateway/upstream.ts';
 import type { Attempt } from './events.ts';
-import type { Exchange } from '../gateway/exchange.ts';
 import type { PoolOptions } from './options.ts';
 
 export function engineOrder(
-  exchange: Exchange,
+  { facts, request, room }: Outgoing,
   attempt: Attempt,
   deps: {
     readonly pools: HttpPools;
     readonly trust: PeerTrust | null;
-    readonly room: AnswerRoom;
     readonly pool: PoolOptions | undefined;
   },
 ): UpstreamOrder {
-  const { request } = exchange;
-  if (request === null) throw new Error('an attempt after the answer had begun');
   const { pool } = deps;
   const connections = deps.pools.get(attempt.url, deps.trust);
   return {
     pool: connections,
     renew: () => deps.pools.renew(connections),
-    path: exchange.facts.path,
-    headers: engineHeaders(exchange, attempt, pool?.engineApiKey ?? null),
+    path: facts.path,
+    headers: engineHeaders(facts.passedHeaders, attempt, pool?.engineApiKey ?? null),
     body: engineBody(request, {
       engineModel: attempt.engineModel,
       cacheSalt: pool?.cacheSalt ?? null,
       enginePriority: pool?.enginePriority ?? false,
     }),
-    room: deps.room,
+    room,
     stream: request.stream,
     anyJson: request.work !== 'generation',
     dropUsage: !request.usageAsked,
@@ -44,14 +40,14 @@ export function engineOrder(
 }
 
 function engineHeaders(
-  exchange: Exchange,
+  passed: Readonly<Record<string, string>>,
   attempt: Attempt,
   apiKey: string | null,
 ): Record<string, string> {
   const headers: Record<string, string> = {
     'content-type': 'application/json',
     'x-request-id': attempt.lease,
-    ...exchange.facts.passedHeaders,
+    ...passed,
   };
   if (apiKey !== null) headers['authorization'] = `Bearer ${apiKey}`;
   if (attempt.rankHeader !== null) headers['x-data-parallel-rank'] = String(attempt.rankHeader);

@@ -1,32 +1,15 @@
 // What a regional router process is told. Flags, environment and fleet.yaml all become this. Everything in
 // `reloadable` is swapped at once with a new configuration generation; the rest needs a restart.
 
-import type { CorsPolicy } from '../gateway/cors.ts';
+import type { ClientKeyEntry } from '../gateway/client-keys.ts';
+import type { GatewayLimits, Listen, SurfaceOptions } from '../gateway/gateway-options.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import type { TlsPaths } from '../../shared/runtime/tls-files.ts';
-import type { ClientAuth } from '../../shared/runtime/tls-server.ts';
-
-export interface Listen {
-  readonly host: string;
-  readonly port: number;
-  /** Absent or null: plain HTTP. */
-  readonly tls?: ListenTls | null;
-}
-
-export interface ListenTls extends TlsPaths {
-  readonly clientAuth: ClientAuth;
-}
 
 /** What the `https` engines of a pool must prove, and the certificate that they are shown. */
 export interface EngineTls extends TlsPaths {
   /** The name that their certificates must be for; null: that of the advertised URL. */
   readonly serverName: string | null;
-}
-
-/** A key that clients may use: never itself, only the hex SHA-256 of it. */
-export interface ClientKey {
-  readonly name: string;
-  readonly sha256: string;
 }
 
 export interface PoolOptions {
@@ -49,40 +32,11 @@ export interface PoolOptions {
   readonly cacheSalt: string | null;
 }
 
-export interface GatewayLimits {
-  /** One request body, bytes. */
-  readonly bodyBytes: number;
-  /** Times its encoded size that a compressed body may have. */
-  readonly bodyRatio: number;
-  /** All request bodies in memory together, bytes. */
-  readonly bodyBytesMax: number;
-  /** All answers together that are held until they are whole, bytes. */
-  readonly answerBytesMax: number;
-  /** Nesting of a request's JSON. */
-  readonly jsonDepth: number;
-  readonly openRequests: number;
-  readonly headerBytes: number;
-  /** From the first byte to the end of a request's head and body, ms. */
-  readonly requestTimeoutMs: number;
-  /** How long an idle connection of a client is kept, ms. */
-  readonly keepAliveMs: number;
-  /** How long a client may take nothing of its answer, ms. */
-  readonly clientStallMs: number;
-}
-
-/** What clients are offered beside the routes themselves. */
-export interface SurfaceOptions {
-  /** Pages of other origins that may use it; null = none. */
-  readonly cors: CorsPolicy | null;
-  /** `x-spillway-explain: 1` is answered: it tells replicas and their load. */
-  readonly explain: boolean;
-}
-
 export interface RouterReloadable {
   /** Accepted bearer secrets on links; empty is allowed on loopback, and where certificates are required. */
   readonly linkSecrets: readonly string[];
   /** Keys of clients; empty: they need none. */
-  readonly clientKeys: readonly ClientKey[];
+  readonly clientKeys: readonly ClientKeyEntry[];
   readonly pools: readonly PoolOptions[];
   readonly settings: RegionalSettings;
   readonly limits: GatewayLimits;

@@ -3,21 +3,10 @@
 import type { Decision } from '../../shared/model/decision.ts';
 import { explainHeader } from '../gateway/explain-header.ts';
 import type { AnswerHeaders } from '../gateway/reply.ts';
+import type { RoutedFacts } from '../gateway/tier-words.ts';
 import type { Attempt } from './events.ts';
 
-export interface RoutedFacts {
-  /** The last one; null where the request never left the router. */
-  readonly attempt: Attempt | null;
-  readonly decision: Decision | null;
-  readonly attempts: number;
-  readonly queueMs: number | null;
-  /** `Server-Timing`. */
-  readonly timing: string;
-  /** The decision goes with the answer. */
-  readonly explain: boolean;
-}
-
-export function routedHeaders(facts: RoutedFacts): AnswerHeaders {
+export function routedHeaders(facts: RoutedFacts<Attempt, Decision>): AnswerHeaders {
   const { attempt, decision, attempts, queueMs } = facts;
   const headers: AnswerHeaders = { 'server-timing': facts.timing };
   if (decision !== null && facts.explain) headers['x-spillway-explain'] = explainHeader(decision);

@@ -1,19 +1,10 @@
 // Which models clients may name: the names that pools are configured with, else those that their replicas report, adapters
 // among them. A name stands for a model of the engines (`root`), which its pool's aliases may call otherwise.
 
+import type { ServedModel } from '../gateway/client-routes.ts';
 import type { ModelInfo } from '../../shared/model/report.ts';
 import type { PoolStatus } from './core.ts';
 import type { PoolOptions } from './options.ts';
-
-export interface ServedModel {
-  readonly id: string;
-  /** The name that engines know it by. */
-  readonly root: string;
-  /** Of an adapter: the model that it adapts, by the engines' name. */
-  readonly parent: string | null;
-  /** The least among the replicas that have it; null where none says. */
-  readonly maxModelLen: number | null;
-}
 
 /** Those of pools of which some replica has reported. A name in several pools stands here once, with the first's facts. */
 export function servedModels(

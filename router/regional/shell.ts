@@ -1,25 +1,23 @@
 // A regional router's shell: it turns the world into events for the core and carries the core's effects out.
 // What comes in through which door is in the desks; this joins them.
 
-import { ERRORS, FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { Decision } from '../../shared/model/decision.ts';
-import type { LimitName } from '../../shared/model/limit.ts';
 import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
 import type { LinkServer, LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
-import { LimitError } from '../gateway/read-body.ts';
-import type { RegionalCoreConfig, RouterEffect, RouterEvent } from './events.ts';
+import type { Attempt, RegionalCoreConfig, RouterEffect, RouterEvent } from './events.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
-import { type Call, routeLabel } from '../gateway/http-listener.ts';
+import type { GatewayReloadable } from '../gateway/gateway-options.ts';
 import { LinkDesk } from './link-desk.ts';
 import type { MetricName } from './metrics.ts';
 import type { RouterOptions, RouterReloadable } from './options.ts';
 import { probeReplica } from './prober.ts';
 import { RequestDesk } from '../gateway/request-desk.ts';
-import { logRequest, refusedRecord } from '../gateway/request-log.ts';
+import { Unserved } from '../gateway/unserved.ts';
+import { EngineWords, NOWHERE } from './engine-words.ts';
 import type { RegionalTls } from './tls.ts';
 
 export interface ShellDeps {
@@ -37,10 +35,12 @@ export interface ShellDeps {
 }
 
 export class RegionalShell {
-  readonly requests: RequestDesk;
+  readonly requests: RequestDesk<Attempt, Decision>;
+  readonly unserved: Unserved;
   readonly links: LinkDesk;
   reloadable: RouterReloadable;
   private readonly deps: ShellDeps;
+  private readonly words: EngineWords;
   private readonly driver: CoreDriver<RouterEvent, RouterEffect>;
   private linkServer: LinkServer | null = null;
 
@@ -48,6 +48,7 @@ export class RegionalShell {
     this.deps = deps;
     this.reloadable = deps.options.reloadable;
     const { core, runtime, metrics, options } = deps;
+    this.unserved = new Unserved({ runtime, metrics, nowhere: NOWHERE });
     this.driver = new CoreDriver({
       core,
       tick: { kind: 'tick' },
@@ -55,7 +56,7 @@ export class RegionalShell {
       timers: runtime.timers,
       carry: (effect) => this.carry(effect),
       onBug: (error, event) => {
-        this.bug(error);
+        this.unserved.bug(error);
         this.requests.breakOff(event);
       },
     });
@@ -72,17 +73,19 @@ export class RegionalShell {
       tls: deps.tls.listener('links'),
       handshakeFailed: deps.tls.failedAt('links'),
     });
-    this.requests = new RequestDesk(
+    this.words = new EngineWords(
       {
-        runtime,
-        metrics,
-        post,
         pools: deps.pools,
         engineTrust: (pool) => deps.tls.engineTrust(pool),
-        canonicaliser: deps.canonicaliser,
         isLora: (model) => this.links.isLora(model),
       },
-      this.reloadable,
+      this.reloadable.pools,
+    );
+    const { words } = this;
+    const { canonicaliser } = deps;
+    this.requests = new RequestDesk(
+      { runtime, metrics, post, words, canonicaliser },
+      gatewayReloadable(this.reloadable),
     );
   }
 
@@ -99,7 +102,8 @@ export class RegionalShell {
 
   configure(reloadable: RouterReloadable): void {
     this.reloadable = reloadable;
-    this.requests.configure(reloadable);
+    this.words.configure(reloadable.pools);
+    this.requests.configure(gatewayReloadable(reloadable));
     const config = coreConfig(this.deps.options, reloadable);
     this.driver.post({ kind: 'configured', config });
   }
@@ -113,32 +117,6 @@ export class RegionalShell {
     this.requests.cutOff();
     await this.linkServer?.close();
     this.driver.stop();
-  }
-
-  /** A request that never became an exchange: counted, and one line like any other. */
-  refused(call: Call, error: unknown): void {
-    const { runtime, metrics } = this.deps;
-    if (!(error instanceof FleetError)) this.bug(error);
-    if (error instanceof LimitError) metrics.add('limit_hits_total', { limit: error.limit });
-    const code = error instanceof FleetError ? error.code : 'internal';
-    metrics.add('errors_total', { code });
-    if (code === 'client_closed') metrics.add('client_aborts_total', { stage: 'arriving' });
-    const outcome = code === 'client_closed' ? 'client_gone' : 'refused';
-    metrics.add('requests_total', { route: routeLabel(call.path), pool: 'none', outcome });
-    const durationMs = runtime.clock.nowMs() - call.arrivedMs;
-    logRequest(runtime.log, ERRORS[code].level, refusedRecord(call, { outcome, code, durationMs }));
-  }
-
-  /** What never was a request: counted, and no line in the log, which a flood of it would fill. */
-  unparsed(code: ErrorCode | null, limit: LimitName | null): void {
-    const { metrics } = this.deps;
-    if (code !== null) metrics.add('errors_total', { code });
-    if (limit !== null) metrics.add('limit_hits_total', { limit });
-  }
-
-  bug(error: unknown): void {
-    this.deps.metrics.add('bugs_total');
-    this.deps.runtime.log.error({ err: error }, 'bug');
   }
 
   private carry(effect: RouterEffect): void {
@@ -169,11 +147,15 @@ export class RegionalShell {
   private async probe(effect: Extract<RouterEffect, { kind: 'probe' }>): Promise<void> {
     const { replica, url, model } = effect;
     const pool = this.links.poolOf(replica);
-    const apiKey = pool === null ? null : (this.requests.poolOf(pool)?.engineApiKey ?? null);
+    const apiKey = pool === null ? null : (this.words.poolOf(pool)?.engineApiKey ?? null);
     const trust = pool === null ? null : this.deps.tls.engineTrust(pool);
     const ok = await probeReplica({ pool: this.deps.pools.get(url, trust), model, apiKey });
     this.driver.post({ kind: 'probed', replica, ok });
   }
+}
+
+function gatewayReloadable({ limits, surface, settings }: RouterReloadable): GatewayReloadable {
+  return { limits, surface, keepAliveAfterMs: settings.keepAliveAfterMs };
 }
 
 export function coreConfig(

@@ -11,7 +11,7 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
 import { ClientKeys } from '../gateway/client-keys.ts';
-import { adminRoutes } from '../gateway/admin-routes.ts';
+import { adminRoutes, type Exposition } from '../gateway/admin-routes.ts';
 import { openDoor } from '../gateway/client-door.ts';
 import { clientRoutes } from '../gateway/client-routes.ts';
 import { RegionalCore } from './core.ts';
@@ -27,7 +27,9 @@ import {
 import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
 import type { RouterOptions, RouterReloadable } from './options.ts';
 import { coreConfig, RegionalShell } from './shell.ts';
-import { readinessOf, type Readiness, type RouterStatus } from './status.ts';
+import type { Readiness } from '../gateway/readiness.ts';
+import { setGauges } from './gauges.ts';
+import { readinessOf, statusText, type RouterStatus } from './status.ts';
 import { RegionalTls, type ListenerName } from './tls.ts';
 
 export interface DrainOptions {
@@ -154,19 +156,20 @@ class RegionalRouter implements RunningRouter {
 
   async listen(): Promise<void> {
     const { options, shell } = this;
-    const client = clientRoutes(shell.requests, () =>
-      servedModels(this.coreStatus().pools, shell.reloadable.pools),
-    );
+    const { requests, unserved } = shell;
+    const served = () => servedModels(this.coreStatus().pools, shell.reloadable.pools);
+    const client = clientRoutes({ requests, unserved, served });
     this.linksPort = await shell.listen();
     if (this.worker !== null) {
       this.clientsPort = await this.listenOn('clients', client);
       return;
     }
-    const admin = adminRoutes({
-      metrics: this.metrics,
+    const admin = adminRoutes<RouterStatus>({
+      exposition: () => this.exposition(),
       budget: shell.requests.budget,
       bounds: () => shell.reloadable.limits,
       status: () => this.status(),
+      statusText,
       readiness: () => this.beat().readiness,
       explain: (asked) => this.explain(asked),
     });
@@ -248,6 +251,12 @@ class RegionalRouter implements RunningRouter {
     this.tls.close();
   }
 
+  private async exposition(): Promise<Exposition> {
+    const { metrics } = this;
+    setGauges(metrics, this.status());
+    return { text: await metrics.text(), contentType: metrics.contentType };
+  }
+
   private get leaving(): boolean {
     return this.leavingSinceMs !== null;
   }
@@ -310,9 +319,9 @@ class RegionalRouter implements RunningRouter {
       routes,
       cors: () => this.shell.reloadable.surface.cors,
       leaving: () => this.leaving,
-      onRefused: (call, error) => this.shell.refused(call, error),
+      onRefused: (call, error) => this.shell.unserved.refused(call, error),
       onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
-      onUnparsed: (code, limit) => this.shell.unparsed(code, limit),
+      onUnparsed: (code, limit) => this.shell.unserved.unparsed(code, limit),
     });
     this.listeners.set(name, listener);
     return listener.port;

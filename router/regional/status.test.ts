@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { ConfigView } from '../../shared/config/state.ts';
 import { CoreRig } from './core.harness.ts';
-import { readinessOf, readinessText, statusText } from './status.ts';
+import { readinessText } from '../gateway/readiness.ts';
+import { readinessOf, statusText } from './status.ts';
 
 function textWith(config: Partial<ConfigView> | null): string {
   const rig = new CoreRig();

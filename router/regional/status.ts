@@ -3,6 +3,7 @@
 import type { ConfigView } from '../../shared/config/state.ts';
 import type { LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { Readiness } from '../gateway/readiness.ts';
 import type { PoolStatus, RegionalStatus, ReplicaStatus, TargetStatus } from './core.ts';
 
 export interface RouterStatus extends RegionalStatus {
@@ -52,15 +53,6 @@ export interface WorkerStatus {
   };
 }
 
-export interface Readiness {
-  readonly ready: boolean;
-  readonly checks: readonly {
-    readonly name: string;
-    readonly ok: boolean;
-    readonly says: string;
-  }[];
-}
-
 /** Ready = not leaving, and some pool has a replica that a live report calls ready. */
 export function readinessOf(status: RegionalStatus, leaving: boolean): Readiness {
   const readyReplicas = status.pools.reduce((sum, pool) => sum + pool.ready, 0);
@@ -75,13 +67,6 @@ export function readinessOf(status: RegionalStatus, leaving: boolean): Readiness
     },
   ];
   return { ready: checks.every((check) => check.ok), checks };
-}
-
-export function readinessText(readiness: Readiness): string {
-  const lines = readiness.checks.map(
-    ({ name, ok, says }) => `[${ok ? '+' : '-'}] ${name}: ${says}`,
-  );
-  return [...lines, readiness.ready ? 'ready' : 'not ready', ''].join('\n');
 }
 
 /** A screen's width of text for one look. */

@@ -7,7 +7,8 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { TlsStore, type TlsMaterial } from '../../shared/runtime/tls-material.ts';
 import type { HandshakeFailed, ServerTls } from '../../shared/runtime/tls-server.ts';
 import type { MetricName } from './metrics.ts';
-import type { Listen, PoolOptions, RouterOptions } from './options.ts';
+import type { Listen } from '../gateway/gateway-options.ts';
+import type { PoolOptions, RouterOptions } from './options.ts';
 
 export type ListenerName = 'clients' | 'links' | 'admin';
 

@@ -13,12 +13,8 @@ import { Canonicaliser } from '../../router/gateway/canonical.ts';
 import { clientRoutes } from '../../router/gateway/client-routes.ts';
 import { startHttpListener } from '../../router/gateway/http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../../router/regional/metrics.ts';
-import type {
-  GatewayLimits,
-  PoolOptions,
-  RouterOptions,
-  SurfaceOptions,
-} from '../../router/regional/options.ts';
+import type { GatewayLimits, SurfaceOptions } from '../../router/gateway/gateway-options.ts';
+import type { PoolOptions, RouterOptions } from '../../router/regional/options.ts';
 import { RegionalShell } from '../../router/regional/shell.ts';
 import { RegionalTls } from '../../router/regional/tls.ts';
 import { PlainCore } from './plain-core.ts';
@@ -124,15 +120,19 @@ export async function startHarness(
     clock: systemClock,
     timers: systemTimers,
     limits: { ...limits, connections: changes.connections ?? 10_000 },
-    routes: clientRoutes(shell.requests, () => [
-      { id: 'm', root: 'm', parent: null, maxModelLen: null },
-      { id: 'org/m:1', root: 'org/m:1', parent: null, maxModelLen: 4_096 },
-    ]),
+    routes: clientRoutes({
+      requests: shell.requests,
+      unserved: shell.unserved,
+      served: () => [
+        { id: 'm', root: 'm', parent: null, maxModelLen: null },
+        { id: 'org/m:1', root: 'org/m:1', parent: null, maxModelLen: 4_096 },
+      ],
+    }),
     cors: () => options.reloadable.surface.cors,
     leaving: () => false,
     onLimit: (limit) => metrics.add('limit_hits_total', { limit }),
-    onUnparsed: (code, limit) => shell.unparsed(code, limit),
-    onRefused: (call, error) => shell.refused(call, error),
+    onUnparsed: (code, limit) => shell.unserved.unparsed(code, limit),
+    onRefused: (call, error) => shell.unserved.refused(call, error),
   });
   return {
     url: `http://127.0.0.1:${listener.port}`,

@@ -8,7 +8,8 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { AgentOptions } from '../../agent/options.ts';
 import { startAgent } from '../../agent/start.ts';
 import { API_ROUTES } from '../../router/gateway/api-routes.ts';
-import type { ListenTls, PoolOptions, RouterOptions } from '../../router/regional/options.ts';
+import type { ListenTls } from '../../router/gateway/gateway-options.ts';
+import type { PoolOptions, RouterOptions } from '../../router/regional/options.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { processRandom } from '../../shared/runtime/entropy.ts';

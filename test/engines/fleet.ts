@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RequestRecord } from '../../router/gateway/request-log.ts';
+import type { AttemptFields } from '../../router/regional/engine-words.ts';
 import type { RouterStatus } from '../../router/regional/status.ts';
 import type { Decision } from '../../shared/model/decision.ts';
 import { startGroup, type ProcessGroup } from './process-group.ts';
@@ -25,7 +26,7 @@ export interface FleetView {
 }
 
 /** What the router's log says about one request; members that are null there are absent here. */
-export type RequestLine = Partial<RequestRecord> & { readonly id: string };
+export type RequestLine = Partial<RequestRecord & AttemptFields> & { readonly id: string };
 
 export interface FleetOptions {
   readonly port: number;

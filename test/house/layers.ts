@@ -14,7 +14,7 @@ export interface Layer {
 const PURE_SHARED = /^shared\/(model|lib|ports|errors\.ts)/;
 const SHARED = /^shared\//;
 /** Types alone: the words of the link, and of what happens to a core. */
-const WORDS = /^shared\/protocol\/messages\.ts$/;
+const WORDS = /^shared\/protocol\/(region-)?(messages|limits)\.ts$/;
 const HASHING = ['xxhash-wasm', 'node:crypto'];
 
 export const LAYERS: readonly Layer[] = [
@@ -62,6 +62,12 @@ export const LAYERS: readonly Layer[] = [
     packages: [],
   },
   {
+    name: 'global core',
+    files: /^router\/global\/(core(-[a-z-]+)?|events)\.ts$/,
+    imports: [PURE_SHARED, /^router\/policy\//, WORDS],
+    packages: [],
+  },
+  {
     name: 'agent core',
     files: /^agent\/(core(-[a-z-]+)?|events)\.ts$/,
     imports: [PURE_SHARED, /^agent\/policy\//, WORDS],
@@ -77,6 +83,12 @@ export const LAYERS: readonly Layer[] = [
     name: 'regional shell',
     files: /^router\/regional\//,
     imports: [SHARED, /^router\/(policy|gateway)\//, /^router\/regional\//],
+    packages: 'all',
+  },
+  {
+    name: 'global shell',
+    files: /^router\/global\//,
+    imports: [SHARED, /^router\/(policy|gateway)\//, /^router\/global\//],
     packages: 'all',
   },
   {
@@ -100,7 +112,7 @@ export const LAYERS: readonly Layer[] = [
       /^sim\/(?!engine\/http)/,
       /^router\/policy\//,
       /^agent\/policy\//,
-      /^(router\/regional|agent)\/(core(-[a-z-]+)?|events)\.ts$/,
+      /^(router\/(regional|global)|agent)\/(core(-[a-z-]+)?|events)\.ts$/,
     ],
     packages: [],
   },
@@ -109,7 +121,7 @@ export const LAYERS: readonly Layer[] = [
     files: /^bin\//,
     imports: [
       SHARED,
-      /^(agent|router\/regional)\/(start|options)\.ts$/,
+      /^(agent|router\/(regional|global))\/(start|options)\.ts$/,
       /^router\/regional\/(metrics|workers\/[a-z-]+)\.ts$/,
       /^agent\/look\.ts$/,
       /^sim\/engine\/(http\/(server|flags|flag-values)|profiles)\.ts$/,

@@ -20,10 +20,13 @@ import { drainRoutes, type DrainState } from '../../gateway/drain-routes.ts';
 import type { Explainable } from '../../gateway/explanation.ts';
 import { startHttpListener, type Call, type HttpListener } from '../../gateway/http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../metrics.ts';
-import type { Listen, RouterOptions, RouterReloadable } from '../options.ts';
+import type { Listen } from '../../gateway/gateway-options.ts';
+import type { RouterOptions, RouterReloadable } from '../options.ts';
 import { logRequest, refusedRecord } from '../../gateway/request-log.ts';
 import { listenerLimits, type Beat, type DrainOptions } from '../start.ts';
-import type { Readiness, RouterStatus } from '../status.ts';
+import type { Readiness } from '../../gateway/readiness.ts';
+import { setGauges } from '../gauges.ts';
+import { statusText, type RouterStatus } from '../status.ts';
 import { RegionalTls } from '../tls.ts';
 import { NoAnswerError, type Crew, type Member } from './crew.ts';
 import { GaugeRows } from './gauge-rows.ts';
@@ -184,16 +187,18 @@ export class WorkersParent {
 
   private adminRoutes() {
     const { metrics, budget } = this;
-    return adminRoutes({
-      metrics,
-      budget,
-      bounds: () => this.current.limits,
-      status: async () => {
+    return adminRoutes<RouterStatus>({
+      exposition: async () => {
         const status = await this.status();
         for (const [name, rows] of this.gaugeRows.merged()) metrics.replace(name, rows);
         setWorkerGauges(metrics, status.workers ?? []);
-        return status;
+        setGauges(metrics, status);
+        return { text: await metrics.text(), contentType: metrics.contentType };
       },
+      budget,
+      bounds: () => this.current.limits,
+      status: () => this.status(),
+      statusText,
       readiness: () => this.readiness(),
       explain: (asked) => this.explain(asked),
     });

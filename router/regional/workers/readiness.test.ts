@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readinessText, type Readiness } from '../status.ts';
+import { readinessText, type Readiness } from '../../gateway/readiness.ts';
 import { SILENT_MS, workersReadiness, type WorkerSays } from './readiness.ts';
 
 const said = (replicas: number): Readiness => ({

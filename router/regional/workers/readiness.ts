@@ -1,7 +1,8 @@
 // Whether a router of several workers is ready: as soon as one of them is, since connections go to those that are.
 // The others are named. A worker that has said nothing for `SILENT_MS` is not counted: it hangs.
 
-import type { Readiness, WorkerStatus } from '../status.ts';
+import type { Readiness } from '../../gateway/readiness.ts';
+import type { WorkerStatus } from '../status.ts';
 
 /** ms without a word after which a worker is taken to hang: three times as long as it takes between two. */
 export const SILENT_MS = 3_000;

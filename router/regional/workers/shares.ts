@@ -3,7 +3,8 @@
 // and what is one request's (its body) is not.
 
 import type { RegionalSettings } from '../../../shared/model/settings.ts';
-import type { GatewayLimits, RouterReloadable } from '../options.ts';
+import type { GatewayLimits } from '../../gateway/gateway-options.ts';
+import type { RouterReloadable } from '../options.ts';
 
 /** The share of one of `count` workers. */
 export function workerShare(reloadable: RouterReloadable, count: number): RouterReloadable {
