@@ -55,6 +55,12 @@ const ROUTING = {
     HOUR,
     D.spillBlindMs,
   ),
+  spillSightMs: ms(
+    'Spill: a region without a report for so long gets none of it.',
+    100,
+    HOUR,
+    D.spillSightMs,
+  ),
   temperatureMs: ms(
     'Choice: how far estimates must be apart for the better one to be drawn e times as often.',
     0,
@@ -62,6 +68,12 @@ const ROUTING = {
     D.temperatureMs,
   ),
   smoothingHalfLifeMs: ms('Estimate: half-life of what was.', 0, 60_000, D.smoothingHalfLifeMs),
+  unacknowledgedMs: ms(
+    'Estimate: how long a send that no region reports as arrived counts.',
+    100,
+    HOUR,
+    D.unacknowledgedMs,
+  ),
   moveFactor: ratio(
     'A conversation moves for load when staying costs more by so many times `spillStartMs`.',
     1_000,
@@ -74,6 +86,17 @@ const ROUTING = {
     D.moveDwellMs,
   ),
   affinityMax: count('Conversations whose place is remembered.', 1_000, 10_000_000, D.affinityMax),
+  affinityLifeMs: ms(
+    'A conversation is forgotten after so long without a turn.',
+    1_000,
+    24 * HOUR,
+    D.affinityLifeMs,
+  ),
+  affinityMatchedRatio: ratio(
+    'Of a tenant’s prompts with earlier turns, how many must be conversations for all to be taken for such.',
+    1,
+    D.affinityMatchedRatio,
+  ),
   reportIntervalMs: ms(
     'Time between reports of a region’s router, without change.',
     250,
@@ -106,6 +129,12 @@ const ROUTING = {
     0,
     HOUR,
     D.firstTokenExtendWindowMs,
+  ),
+  firstTokenMaxMs: ms(
+    'First token: no extension beyond so long after sending.',
+    1_000,
+    HOUR,
+    D.firstTokenMaxMs,
   ),
   stallMinMs: ms('Least deadline between two pieces of a stream.', 100, HOUR, D.stallMinMs),
   assumedMaxTokens: quantity(

@@ -17,16 +17,24 @@ export interface GlobalSettings {
   readonly spillTokensPerS: number | null;
   /** Spill: the last estimate is believed for so long, ms. */
   readonly spillBlindMs: number;
+  /** Spill: a region without a report for so long is not sent to, and its own share stays as it is, ms. */
+  readonly spillSightMs: number;
   /** Choice: temperature of the draw among home and receivers, ms. */
   readonly temperatureMs: number;
   /** Estimate: half-life of what was, ms. */
   readonly smoothingHalfLifeMs: number;
+  /** Estimate: a send that no region reports as arrived counts for so long, ms. */
+  readonly unacknowledgedMs: number;
   /** A conversation moves for load when staying costs more by so many times `spillStartMs`. */
   readonly moveFactor: number;
   /** A conversation that has moved for load does not again for so long, ms. */
   readonly moveDwellMs: number;
-  /** Conversations whose place is remembered. */
+  /** Conversations whose place is remembered, and as many that regions report as away from home. */
   readonly affinityMax: number;
+  /** A conversation is forgotten after so long without a turn, ms. */
+  readonly affinityLifeMs: number;
+  /** Of a tenant's prompts with earlier turns, share that must be conversations for all of them to be taken for such. */
+  readonly affinityMatchedRatio: number;
   /** Least time between two reports of a region's router, ms. */
   readonly reportIntervalMs: number;
   /** Link lost, or silent: how long a region's last report is still used, ms. */
@@ -40,8 +48,10 @@ export interface GlobalSettings {
   readonly connectTimeoutMs: number;
   /** First token: base + 2·estimate. */
   readonly firstTokenBaseMs: number;
-  /** First token: anybody's first token from there within this extends it once, ms. */
+  /** First token: anybody's first token from there within this extends it, ms. */
   readonly firstTokenExtendWindowMs: number;
+  /** First token: no extension beyond so long after sending, ms. */
+  readonly firstTokenMaxMs: number;
   readonly stallMinMs: number;
   /** Not streamed and no max_tokens: tokens assumed for the deadline. */
   readonly assumedMaxTokens: number;
@@ -66,26 +76,31 @@ export const GLOBAL_DEFAULTS: GlobalSettings = {
   spillCeilingRatio: 0.5,
   spillTokensPerS: null,
   spillBlindMs: 10_000,
+  spillSightMs: 3_000,
   temperatureMs: 150,
   smoothingHalfLifeMs: 2_000,
+  unacknowledgedMs: 10_000,
   moveFactor: 2,
   moveDwellMs: 600_000,
-  affinityMax: 1_000_000,
+  affinityMax: 200_000,
+  affinityLifeMs: 3_600_000,
+  affinityMatchedRatio: 0.3,
   reportIntervalMs: 1_000,
   staleGraceMs: 10_000,
   maxAttempts: 3,
   retryBudgetRatio: 0.2,
   retryBudgetMinPerS: 10,
   connectTimeoutMs: 2_000,
-  firstTokenBaseMs: 4_000,
+  firstTokenBaseMs: 10_000,
   firstTokenExtendWindowMs: 5_000,
-  stallMinMs: 10_000,
+  firstTokenMaxMs: 120_000,
+  stallMinMs: 30_000,
   assumedMaxTokens: 4_096,
   breakerFailures: 3,
   breakerOpenMs: 5_000,
   queueMaxRequests: 10_000,
   queueMaxBytes: 256 * 1024 * 1024,
-  queueMaxWaitMs: 60_000,
+  queueMaxWaitMs: 10_000,
   keepAliveAfterMs: 10_000,
 };
 
