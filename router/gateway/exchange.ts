@@ -20,7 +20,12 @@ import type { AttemptResult } from '../policy/attempt-result.ts';
 import type { GatewayMetric } from './gateway-metrics.ts';
 import { Upstream, type ClientError, type CommittedHead, type UpstreamOwner } from './upstream.ts';
 import type { LabelValues, Metrics } from '../../shared/runtime/metrics.ts';
-import type { RequestAttempt, RequestEffect, RequestEvent } from '../policy/request-events.ts';
+import type {
+  AbortReason,
+  RequestAttempt,
+  RequestEffect,
+  RequestEvent,
+} from '../policy/request-events.ts';
 import type { Outcome, RequestRecord } from './request-log.ts';
 import {
   countUsage,
@@ -147,11 +152,11 @@ export class Exchange<
     this.fail('refused', { code, message, retryAfterMs });
   }
 
-  abort(reason: 'client_gone' | 'first_token_timeout'): void {
+  abort(reason: AbortReason): void {
     this.upstream?.abort(
       reason === 'client_gone'
         ? { kind: 'clientGone' }
-        : { kind: 'serverFault', cause: reason, detail: 'no first token in time' },
+        : { kind: 'serverFault', cause: reason, detail: 'given up' },
     );
   }
 
@@ -212,7 +217,7 @@ export class Exchange<
     this.request = null;
     this.hold.release();
     const routed = this.routed();
-    if (head.stream) this.reply.beginStream(head.contentType, routed);
+    if (head.stream) this.reply.beginStream(head.contentType, { ...head.passed, ...routed });
     else this.reply.beginAnswer(200, head, routed);
     if (this.showsFirstToken) this.firstToken(attempt, now);
   }

@@ -30,6 +30,8 @@ export interface GlobalAttempt extends RequestAttempt {
   readonly conversation: string | null;
   /** It is served away from home. */
   readonly away: boolean;
+  /** For how long its conversation has been away already, ms; 0 where it comes there now. */
+  readonly awayForMs: number;
   /** What is left for the first token (the whole answer where it is not streamed), ms; null: the client set none. */
   readonly deadlineInMs: number | null;
   /** What the decision expected, for log and metrics; null: unknown. */

@@ -9,6 +9,7 @@ export type FaultCause =
   | 'abort'
   | 'truncated'
   | 'first_token_timeout'
+  | 'no_longer_allowed'
   | 'stall'
   | 'bad_answer';
 

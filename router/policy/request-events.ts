@@ -75,6 +75,9 @@ export interface RequestAttempt {
   readonly predictedTtftMs: number | null;
 }
 
+/** `no_longer_allowed`: its tenant may not be served there any more. */
+export type AbortReason = 'client_gone' | 'first_token_timeout' | 'no_longer_allowed';
+
 export type RequestEvent =
   | { readonly kind: 'tick' }
   | { readonly kind: 'arrived'; readonly request: RouteRequest }
@@ -110,7 +113,7 @@ export type RequestEffect<Attempt extends RequestAttempt, Decision> =
   | {
       readonly kind: 'abort';
       readonly lease: LeaseId;
-      readonly reason: 'client_gone' | 'first_token_timeout';
+      readonly reason: AbortReason;
     }
   | { readonly kind: 'extend'; readonly lease: LeaseId; readonly timeoutMs: number }
   /** For metrics: a limit was reached. */

@@ -1,9 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { seededRandom } from '../../shared/lib/random.ts';
-import { SPILL_DEFAULTS, SpillGate, type SpillSettings } from './spill-gate.ts';
+import { GLOBAL_DEFAULTS } from '../../shared/model/global-settings.ts';
+import { SpillGate, type SpillSettings } from './spill-gate.ts';
 
-const SETTINGS: SpillSettings = { ...SPILL_DEFAULTS, spillIntervalMs: 10_000, spillDwellMs: 5_000 };
+const SETTINGS: SpillSettings = {
+  ...GLOBAL_DEFAULTS,
+  spillIntervalMs: 10_000,
+  spillDwellMs: 5_000,
+};
 const HOT = { queueMs: 900, roomAbroad: true };
 
 /** Steps every 100 ms. */

@@ -10,34 +10,19 @@
 // abroad when the account has reached 1: of n in a row at most share · n + 1 do. A second account holds prefill tokens a
 // second; one that overdraws it waits until it is paid back.
 
-export interface SpillSettings {
-  /** Estimated queue from which the share grows, ms. */
-  readonly spillStartMs: number;
-  /** Estimated queue below which it shrinks, ms. */
-  readonly spillStopMs: number;
-  /** Share of new conversations by which it moves in one interval. */
-  readonly spillRampRatio: number;
-  readonly spillIntervalMs: number;
-  /** Least time between moving up and moving down, ms. */
-  readonly spillDwellMs: number;
-  /** Share of new conversations that go abroad at most. */
-  readonly spillCeilingRatio: number;
-  /** Uncached prompt tokens a second that go abroad at most; null: no cap but the credit. */
-  readonly spillTokensPerS: number | null;
-  /** The last estimate is believed for so long, ms. */
-  readonly spillBlindMs: number;
-}
+import type { GlobalSettings } from '../../shared/model/global-settings.ts';
 
-export const SPILL_DEFAULTS: SpillSettings = {
-  spillStartMs: 400,
-  spillStopMs: 150,
-  spillRampRatio: 0.1,
-  spillIntervalMs: 60_000,
-  spillDwellMs: 30_000,
-  spillCeilingRatio: 0.5,
-  spillTokensPerS: null,
-  spillBlindMs: 10_000,
-};
+export type SpillSettings = Pick<
+  GlobalSettings,
+  | 'spillStartMs'
+  | 'spillStopMs'
+  | 'spillRampRatio'
+  | 'spillIntervalMs'
+  | 'spillDwellMs'
+  | 'spillCeilingRatio'
+  | 'spillTokensPerS'
+  | 'spillBlindMs'
+>;
 
 /** What the cap may be behind or ahead by, ms of its rate. */
 const CAP_BURST_MS = 1_000;
@@ -107,6 +92,12 @@ export class SpillGate {
     return pays;
   }
 
+  /** What `admits` would say. Changes nothing. */
+  wouldAdmit(settings: SpillSettings, nowMs: number): boolean {
+    if (this.#share <= 0 || this.#account + this.#share < 1) return false;
+    return this.#level(settings, nowMs) > 0;
+  }
+
   #wanted(sight: SpillSight, settings: SpillSettings, nowMs: number): SpillDirection {
     if (sight.queueMs === null) {
       const blindMs = this.#seenMs === null ? Number.POSITIVE_INFINITY : nowMs - this.#seenMs;
@@ -132,13 +123,19 @@ export class SpillGate {
   }
 
   #pays(tokens: number, settings: SpillSettings, nowMs: number): boolean {
-    const perMs = settings.spillTokensPerS === null ? null : settings.spillTokensPerS / 1_000;
-    if (perMs === null) return true;
-    const most = perMs * CAP_BURST_MS;
-    const earned = perMs * Math.max(0, nowMs - this.#tokensAtMs);
-    const level = Math.min(most, (this.#tokens ?? most) + earned);
+    if (settings.spillTokensPerS === null) return true;
+    const level = this.#level(settings, nowMs);
     this.#tokensAtMs = nowMs;
     this.#tokens = level > 0 ? level - tokens : level;
     return level > 0;
+  }
+
+  /** Tokens that may go abroad now; one request may overdraw it. */
+  #level(settings: SpillSettings, nowMs: number): number {
+    if (settings.spillTokensPerS === null) return Number.POSITIVE_INFINITY;
+    const perMs = settings.spillTokensPerS / 1_000;
+    const most = perMs * CAP_BURST_MS;
+    const earned = perMs * Math.max(0, nowMs - this.#tokensAtMs);
+    return Math.min(most, (this.#tokens ?? most) + earned);
   }
 }

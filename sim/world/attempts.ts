@@ -4,6 +4,7 @@
 import type { LeaseId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
 import type { AttemptResult } from '../../router/policy/attempt-result.ts';
+import type { AbortReason } from '../../router/policy/request-events.ts';
 import type { Attempt } from '../../router/regional/events.ts';
 import type { WorldContext } from './context.ts';
 import type { EngineEnd, EngineHost } from './engine-host.ts';
@@ -80,13 +81,13 @@ export class Attempts {
     running.timer = timeline.after(timeoutMs, () => this.#options.firstTokenLate(lease));
   }
 
-  abort(lease: LeaseId, reason: 'client_gone' | 'first_token_timeout'): void {
+  abort(lease: LeaseId, reason: AbortReason): void {
     const running = this.#running.get(lease);
     if (running === undefined) throw new Error(`${lease}: an abort of nothing`);
     const result: AttemptResult =
       reason === 'client_gone'
         ? { kind: 'clientGone' }
-        : { kind: 'serverFault', cause: 'first_token_timeout', detail: 'late' };
+        : { kind: 'serverFault', cause: reason, detail: 'given up' };
     this.#options.context.timeline.after(0, () => this.#end(running, result));
   }
 

@@ -37,6 +37,7 @@ const CAUSES: Readonly<
   abort: true,
   truncated: true,
   first_token_timeout: true,
+  no_longer_allowed: true,
   stall: true,
   bad_answer: true,
 };

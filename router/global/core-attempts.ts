@@ -1,0 +1,162 @@
+// Attempts: opened with all that a region has to know of them, watched, and closed exactly once.
+
+import { leaseIdOf } from '../../shared/model/ids.ts';
+import type { GlobalDecision } from '../../shared/model/global-decision.ts';
+import { attemptDeadlines } from '../policy/deadlines.ts';
+import type { GlobalAttempt, TenantFacts } from './events.ts';
+import { acknowledge, noteSend } from './core-regions.ts';
+import type { ConversationTurn, GlobalState, LeaseState, RequestState } from './core-state.ts';
+import { chainOf, type Place, type Weighing } from './core-weigh.ts';
+
+export interface Opening {
+  readonly decision: GlobalDecision;
+  readonly place: Place;
+  readonly weighing: Weighing;
+}
+
+export function openAttempt(state: GlobalState, request: RequestState, opening: Opening): void {
+  const { place, weighing, decision } = opening;
+  const { region, pool, prefillMs } = place;
+  const isLight = request.request.work === 'light';
+  request.attempts += 1;
+  const id = leaseIdOf(request.request.id, request.attempts);
+  const seq = noteSend(state, pool, isLight ? 0 : prefillMs);
+  const deadlines = deadlinesOf(state, request, place);
+  const lease: LeaseState = {
+    ...{ id, request, region, pool, seq, sentMs: state.nowMs },
+    ...{ timeoutMs: deadlines.firstTokenTimeoutMs, byClient: deadlines.byClient },
+    conversation: turnOf(state, request, opening),
+    ...{ firstTokenMs: null, aborting: false, withdrawn: false },
+  };
+  request.lease = lease;
+  state.leases.set(id, lease);
+  region.breaker.sent(id, state.nowMs);
+  const attempt: GlobalAttempt = {
+    ...{ lease: id, request: request.request.id, number: request.attempts, seq },
+    ...{ url: region.config.baseUrl, region: region.id, pool: pool.id },
+    connectTimeoutMs: state.settings.connectTimeoutMs,
+    firstTokenTimeoutMs: deadlines.firstTokenTimeoutMs,
+    stallTimeoutMs: deadlines.stallTimeoutMs,
+    ...toldOf(state, request, { lease, opening }),
+    ...expectedOf(place, weighing),
+  };
+  state.emit({ kind: 'attempt', attempt, decision });
+}
+
+/** The region has begun to answer: it holds the conversation now, and its prefill is over. */
+export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: number): void {
+  acknowledge(lease.region, lease.seq);
+  const turn = lease.conversation;
+  if (turn === null) return;
+  const { key, promptTokens, sinceMs, movedMs } = turn;
+  const tokens = promptTokens + answerTokens;
+  const region = lease.region.id;
+  state.memory.noted(key, { region, tokens, atMs: state.nowMs, sinceMs, movedMs }, state.settings);
+}
+
+export function closeLease(state: GlobalState, lease: LeaseState): void {
+  state.leases.delete(lease.id);
+  lease.request.lease = null;
+  acknowledge(lease.region, lease.seq);
+}
+
+/**
+ * The first-token deadline has passed: a region that gives first tokens to others may have this one in its queue, and is
+ * waited for; any other has failed it.
+ */
+export function firstTokenLate(state: GlobalState, lease: LeaseState): void {
+  if (lease.aborting) return;
+  const { settings, nowMs } = state;
+  const isLively = nowMs - lease.region.firstTokenMs <= settings.firstTokenExtendWindowMs;
+  const leftMs = lease.sentMs + settings.firstTokenMaxMs - nowMs;
+  if (isLively && !lease.byClient && leftMs > 0) {
+    const clientMs = clientLeftMs(state, lease.request) ?? Number.POSITIVE_INFINITY;
+    const timeoutMs = Math.max(0, Math.min(leftMs, settings.firstTokenExtendWindowMs, clientMs));
+    state.emit({ kind: 'extend', lease: lease.id, timeoutMs });
+    return;
+  }
+  lease.aborting = true;
+  state.emit({ kind: 'abort', lease: lease.id, reason: 'first_token_timeout' });
+}
+
+export function clientLeftMs(
+  state: GlobalState,
+  { request, arrivedMs }: RequestState,
+): number | null {
+  if (request.clientDeadlineMs === null) return null;
+  return Math.max(0, arrivedMs + request.clientDeadlineMs - state.nowMs);
+}
+
+function deadlinesOf(state: GlobalState, request: RequestState, place: Place) {
+  const { stream, maxTokens } = request.request;
+  const { estimate, prefillMs } = place;
+  const waitMs = (estimate?.queueMs ?? 0) + (estimate?.networkMs ?? 0);
+  return attemptDeadlines(
+    {
+      ...{ stream, maxTokens, waitMs, prefillMs, itlMs: null, largestPrefillMs: null },
+      clientLeftMs: clientLeftMs(state, request),
+    },
+    state.settings,
+  );
+}
+
+function expectedOf(place: Place, { promptTokens }: Weighing) {
+  const { estimate } = place;
+  return {
+    predictedTtftMs: estimate === null ? null : estimate.ttftMs - estimate.costMs,
+    networkMs: estimate?.networkMs ?? null,
+    queueMs: estimate?.queueMs ?? null,
+    prefillMs: estimate?.prefillMs ?? null,
+    predictedPromptTokens: promptTokens,
+    predictedCachedTokens: place.cachedTokens,
+  };
+}
+
+/** What the signed context says. */
+function toldOf(
+  state: GlobalState,
+  request: RequestState,
+  { lease, opening }: { lease: LeaseState; opening: Opening },
+) {
+  const { weighing, place } = opening;
+  const { tenant } = weighing;
+  const away = weighing.home !== null && weighing.home.region !== place.region;
+  const sinceMs = lease.conversation?.sinceMs ?? state.nowMs;
+  return {
+    ...{ tenant: request.request.tenant, saltGroup: tenant.saltGroup, away },
+    ...{ residency: tenant.residency, zones: zonesOf(state, tenant) },
+    conversation: lease.conversation?.key ?? null,
+    awayForMs: away ? Math.max(0, state.nowMs - sinceMs) : 0,
+    deadlineInMs: clientLeftMs(state, request),
+  };
+}
+
+/** Of the regions that its tenant is bound to; null where it is bound to none. */
+function zonesOf(state: GlobalState, { residency }: TenantFacts): readonly string[] | null {
+  if (residency === null) return null;
+  const zones = new Set<string>();
+  for (const id of [...residency.allow, ...residency.fallback]) {
+    const zone = state.regions.get(id)?.config.zone;
+    if (zone !== undefined) zones.add(zone);
+  }
+  return [...zones];
+}
+
+function turnOf(
+  state: GlobalState,
+  request: RequestState,
+  { place, weighing, decision }: Opening,
+): ConversationTurn | null {
+  const chain = chainOf(request.request);
+  if (chain === null) return null;
+  const key = state.deps.keys.keyOf(request.request.tenant, chain.end);
+  const { conversation, promptTokens } = weighing;
+  const lives = conversation.kind === 'lives' ? conversation.dwelling : null;
+  const stays = lives !== null && lives.region === place.region.id;
+  const movedNow = decision.kind === 'spill' ? state.nowMs : null;
+  return {
+    ...{ key, promptTokens },
+    sinceMs: stays ? lives.sinceMs : state.nowMs,
+    movedMs: stays ? lives.movedMs : movedNow,
+  };
+}

@@ -1,0 +1,138 @@
+// What the end of an attempt means: for its region (breaker, pause), for what is learned, and for its request, which ends
+// with it or is decided anew as a whole.
+
+import type { Usage } from '../../shared/protocol/messages.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
+import { pauseUntilMs } from '../policy/pause.ts';
+import { closeLease, noteServed } from './core-attempts.ts';
+import { bare } from './core-decide.ts';
+import { failedAt } from './core-regions.ts';
+import { finish, forget, place } from './core-requests.ts';
+import type { Failure, GlobalState, LeaseState, RequestState } from './core-state.ts';
+import { chainOf } from './core-weigh.ts';
+
+const FIRST_TOKEN_LATE = 'first_token_timeout';
+/** Weight of one answer in what is learned. */
+const WEIGHT = 0.05;
+const MODELS_MAX = 1_024;
+/** Of the earlier turns of a prompt, share in the cache from which they were a conversation of it. */
+const MATCHED_RATIO = 0.5;
+
+export function attemptEnded(
+  state: GlobalState,
+  lease: LeaseState,
+  { result, committed }: { result: AttemptResult; committed: boolean },
+): void {
+  const { request } = lease;
+  closeLease(state, lease);
+  if (!lease.withdrawn) noteHealth(state, lease, result);
+  if (result.kind === 'complete') {
+    noteServed(state, lease, result.usage?.completionTokens ?? 0);
+    if (result.usage !== null) learn(state, request, result.usage);
+  }
+  if (committed || request.gone) forget(state, request);
+  else if (lease.withdrawn && result.kind !== 'complete') place(state, request);
+  else if (isRetryable(result)) retry(state, lease, result);
+  else forget(state, request);
+}
+
+function isRetryable(result: AttemptResult): boolean {
+  return (
+    result.kind === 'backPressure' ||
+    result.kind === 'connectFailed' ||
+    result.kind === 'staleConnection' ||
+    result.kind === 'serverFault'
+  );
+}
+
+function noteHealth(state: GlobalState, lease: LeaseState, result: AttemptResult): void {
+  const { region, request } = lease;
+  const { breaker } = region;
+  if (result.kind === 'complete') {
+    breaker.succeeded(lease.id);
+    return;
+  }
+  if (result.kind === 'backPressure') pause(state, lease, result.retryAfterMs);
+  const isLate = result.kind === 'serverFault' && result.cause === FIRST_TOKEN_LATE;
+  const isImpatient = isLate && lease.byClient;
+  const isLight = request.request.work === 'light';
+  const isBroken = result.kind === 'serverFault' && !isImpatient && !isLight;
+  if (result.kind === 'connectFailed' || isBroken) failedAt(state, region, lease.id);
+  else breaker.neutral(lease.id);
+}
+
+/** What a client's own haste was refused for says nothing of how long others would wait. */
+function pause(
+  state: GlobalState,
+  { request, pool }: LeaseState,
+  retryAfterMs: number | null,
+): void {
+  const { priority, clientDeadlineMs } = request.request;
+  if (clientDeadlineMs !== null) return;
+  const before = pool.pause !== null && pool.pause.untilMs > state.nowMs ? pool.pause : null;
+  const untilMs = pauseUntilMs(before?.untilMs ?? 0, retryAfterMs, state.nowMs);
+  pool.pause = { untilMs, priority: Math.min(priority, before?.priority ?? priority) };
+}
+
+function learn(state: GlobalState, request: RequestState, usage: Usage): void {
+  const asked = request.request;
+  const chain = chainOf(asked);
+  if (chain === null) return;
+  if (asked.maxTokens !== 0) {
+    state.meanOutputTokens += WEIGHT * (usage.completionTokens - state.meanOutputTokens);
+  }
+  if (chain.tokenIds === null && Object.keys(chain.parts).length === 0 && usage.promptTokens > 0) {
+    const measured = chain.bytes / usage.promptTokens;
+    const before = state.bytesPerToken.get(asked.model) ?? measured;
+    const room = state.bytesPerToken.size < MODELS_MAX || state.bytesPerToken.has(asked.model);
+    if (room) state.bytesPerToken.set(asked.model, before + WEIGHT * (measured - before));
+  }
+  const earlier = (chain.turnEnds.at(-1)?.offset ?? 0) / Math.max(1, chain.bytes);
+  if (earlier > 0 && usage.cachedTokens !== null) {
+    const cached = usage.cachedTokens / Math.max(1, usage.promptTokens);
+    state.matched.note(asked.tenant, cached >= MATCHED_RATIO * earlier);
+  }
+}
+
+function retry(state: GlobalState, lease: LeaseState, result: AttemptResult): void {
+  const { settings, nowMs } = state;
+  const { request, region } = lease;
+  request.failure = failureOf(state, lease, result);
+  // Once: a region whose new connections break too has failed it.
+  const isFree = result.kind === 'staleConnection' && !request.metStale;
+  if (isFree) request.metStale = true;
+  if (!isFree && result.kind !== 'backPressure') request.tried.add(region.id);
+  const attemptsMax = settings.maxAttempts + Number(request.metStale);
+  const { clientDeadlineMs } = request.request;
+  const { failure } = request;
+  if (clientDeadlineMs !== null && nowMs >= request.arrivedMs + clientDeadlineMs) {
+    const decision = bare('shed', 'deadline_unreachable');
+    finish(state, request, { decision, failure: { ...failure, code: 'upstream_timeout' } });
+  } else if (request.attempts >= attemptsMax) {
+    finish(state, request, { decision: bare('refuse', 'attempts_exhausted'), failure });
+  } else if (!isFree && !state.budget.charge(nowMs, settings)) {
+    state.limit('retry_budget');
+    finish(state, request, { decision: bare('refuse', 'retry_budget'), failure });
+  } else {
+    place(state, request);
+  }
+}
+
+function failureOf(state: GlobalState, { pool }: LeaseState, result: AttemptResult): Failure {
+  if (result.kind === 'backPressure') {
+    const pausedMs = (pool.pause?.untilMs ?? 0) - state.nowMs;
+    return {
+      code: 'fleet_saturated',
+      message: 'Every region that may serve this request is busy.',
+      retryAfterMs: Math.max(1_000, pausedMs, result.retryAfterMs ?? 0),
+    };
+  }
+  const isLate = result.kind === 'serverFault' && result.cause === FIRST_TOKEN_LATE;
+  return {
+    code: isLate ? 'upstream_timeout' : 'upstream_failed',
+    message: isLate
+      ? 'The region gave no answer in time.'
+      : 'The region failed before it gave an answer.',
+    retryAfterMs: 1_000,
+  };
+}

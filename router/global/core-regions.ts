@@ -1,0 +1,254 @@
+// Regions as their routers report them: links, merged figures, sends that no report includes, health.
+//
+// A region is seen while one of its routers has reported within `staleGraceMs`; what it may be sent on credit needs a
+// report within `spillSightMs`. Link loss alone changes nothing else: requests take another way than reports.
+
+import type { LinkId, PoolId, RegionId } from '../../shared/model/ids.ts';
+import {
+  REGION_PROTOCOL_VERSION,
+  type AwayMessage,
+  type GrantMessage,
+  type RegionHello,
+  type RegionReportMessage,
+} from '../../shared/protocol/region-messages.ts';
+import { mergePool } from '../policy/region-merge.ts';
+import { regionQueueMs } from '../policy/region-estimate.ts';
+import type { RegionProbe } from './events.ts';
+import {
+  newRegionPool,
+  type GlobalState,
+  type RegionLink,
+  type RegionPool,
+  type RegionState,
+} from './core-state.ts';
+
+const CLOCK_OFFSET_ALARM_MS = 5_000;
+/** Pools of one region: more are not kept. */
+const POOLS_MAX = 256;
+const LINKS_MAX = 256;
+/** Sends of which none is told arrived, of one region. */
+const UNACKED_MAX = 100_000;
+/** Names a synthetic generation to a breaker. */
+const PROBE = 'probe';
+
+export function regionUp(
+  state: GlobalState,
+  up: { readonly link: LinkId; readonly region: RegionId; readonly hello: RegionHello },
+): void {
+  const { hello } = up;
+  const region = state.regions.get(up.region);
+  if (region === undefined || hello.region !== up.region) {
+    state.log('warn', 'region_refused', { region: hello.region, speaksFor: up.region });
+    state.emit({ kind: 'close', link: up.link, reason: 'unauthorized' });
+    return;
+  }
+  const [least, greatest] = hello.protocol;
+  if (greatest < REGION_PROTOCOL_VERSION || least > REGION_PROTOCOL_VERSION) {
+    state.emit({ kind: 'close', link: up.link, reason: 'protocol_too_old' });
+    return;
+  }
+  if (region.links.size >= LINKS_MAX) {
+    state.emit({ kind: 'close', link: up.link, reason: 'flooded' });
+    return;
+  }
+  const offsetMs = hello.wallMs - state.deps.wallMs();
+  if (Math.abs(offsetMs) > CLOCK_OFFSET_ALARM_MS) {
+    state.log('warn', 'clock_offset', { agent: hello.routerId, offsetMs });
+  }
+  adopt(state, region, { link: up.link, hello });
+  greet(state, region, up.link);
+}
+
+function adopt(
+  state: GlobalState,
+  region: RegionState,
+  { link: id, hello }: { link: LinkId; hello: RegionHello },
+): void {
+  const link: RegionLink = {
+    ...{ id, region, routerId: hello.routerId, report: null, receivedMs: state.nowMs },
+    ...{ upMs: state.nowMs, told: new Map() },
+  };
+  state.links.set(id, link);
+  region.links.set(id, link);
+  state.log('info', 'region_up', {
+    ...{ region: region.id, router: hello.routerId, software: hello.software },
+    links: region.links.size,
+  });
+}
+
+function greet(state: GlobalState, region: RegionState, link: LinkId): void {
+  const { routerId, software, wallMs } = state.deps;
+  state.emit({
+    kind: 'send',
+    link,
+    message: {
+      ...{ kind: 'welcome', protocol: REGION_PROTOCOL_VERSION, features: [], routerId, software },
+      ...{ region: region.id, zone: state.config.zone, wallMs: wallMs() },
+      reportIntervalMs: state.settings.reportIntervalMs,
+    },
+  });
+}
+
+export function regionDown(state: GlobalState, id: LinkId, reason: string | null): void {
+  const link = state.links.get(id);
+  if (link === undefined) return;
+  const { region } = link;
+  state.links.delete(id);
+  region.links.delete(id);
+  for (const pool of region.pools.values()) {
+    pool.purse.closed(id);
+    // With the last link the last figures stay until they are too old.
+    if (region.links.size > 0) see(state, pool, false);
+  }
+  state.log('info', 'region_down', { region: region.id, reason, links: region.links.size });
+}
+
+export function reported(state: GlobalState, link: RegionLink, report: RegionReportMessage): void {
+  if (link.report !== null && report.seq <= link.report.seq) {
+    state.limit('report_order');
+    return;
+  }
+  const { region } = link;
+  link.report = report;
+  link.receivedMs = state.nowMs;
+  for (const seq of report.arrived) acknowledge(region, seq);
+  for (const each of report.pools) {
+    const pool = poolOf(state, region, each.pool);
+    if (pool !== null) see(state, pool, true);
+  }
+  for (const pool of region.pools.values()) {
+    if (!report.pools.some((each) => each.pool === pool.id)) see(state, pool, false);
+  }
+}
+
+export function granted(state: GlobalState, link: RegionLink, grant: GrantMessage): void {
+  const pool = poolOf(state, link.region, grant.pool);
+  pool?.purse.granted(link.id, grant, state.nowMs);
+}
+
+export function awayTold(state: GlobalState, link: RegionLink, message: AwayMessage): void {
+  const by = { reporter: link.routerId, region: link.region.id };
+  const at = { limits: state.settings, nowMs: state.nowMs };
+  state.memory.reported(by, message, at);
+}
+
+export function probed(state: GlobalState, region: RegionState, result: RegionProbe): void {
+  const { breaker } = region;
+  region.probe = { ...result, atMs: state.nowMs };
+  if (result.kind === 'failed') failedAt(state, region, PROBE);
+  else if (result.kind === 'busy') breaker.neutral(PROBE);
+  else {
+    breaker.sent(PROBE, state.nowMs);
+    breaker.succeeded(PROBE);
+  }
+}
+
+/** A fault of the region, or of the way there. */
+export function failedAt(state: GlobalState, region: RegionState, attempt: string): void {
+  const { nowMs, settings } = state;
+  const wasClosed = region.breaker.state(nowMs) === 'closed';
+  region.breaker.failed(attempt, nowMs, settings);
+  if (wasClosed && region.breaker.state(nowMs) === 'open') {
+    state.log('warn', 'region_breaker_open', { region: region.id });
+  }
+}
+
+// ── sends that no report includes ─────────────────────────────────────────────────────────────────────
+
+/** Returns the number that the region's reports will know it by. */
+export function noteSend(state: GlobalState, pool: RegionPool, prefillMs: number): number {
+  const { region } = pool;
+  region.seq += 1;
+  region.unacked.set(region.seq, { pool, prefillMs, sentMs: state.nowMs });
+  pool.unackedMs += prefillMs;
+  if (region.unacked.size > UNACKED_MAX) {
+    const [oldest] = region.unacked.keys();
+    if (oldest !== undefined) acknowledge(region, oldest);
+  }
+  return region.seq;
+}
+
+export function acknowledge(region: RegionState, seq: number): void {
+  const send = region.unacked.get(seq);
+  if (send === undefined) return;
+  region.unacked.delete(seq);
+  send.pool.unackedMs = Math.max(0, send.pool.unackedMs - send.prefillMs);
+}
+
+/** Those that nobody will tell of any more. */
+export function sweepSends(state: GlobalState): void {
+  const beforeMs = state.nowMs - state.settings.unacknowledgedMs;
+  for (const region of state.regions.values()) {
+    for (const [seq, { sentMs }] of region.unacked) {
+      if (sentMs > beforeMs) break;
+      acknowledge(region, seq);
+    }
+    if (region.unacked.size === 0) for (const pool of region.pools.values()) pool.unackedMs = 0;
+  }
+}
+
+// ── what is seen ──────────────────────────────────────────────────────────────────────────────────────
+
+/** Some report of it is young enough to be used at all. */
+export function isSeen(state: GlobalState, region: RegionState): boolean {
+  return state.nowMs - lastReportMs(region) <= state.settings.staleGraceMs;
+}
+
+/** Some report of the pool is young enough to spill by. */
+export function isInSight(state: GlobalState, pool: RegionPool): boolean {
+  const { sight } = pool;
+  return sight !== null && state.nowMs - sight.receivedMs <= state.settings.spillSightMs;
+}
+
+/** All its routers leave. */
+export function isLeaving(region: RegionState): boolean {
+  if (region.links.size === 0) return false;
+  for (const { report } of region.links.values()) if (report?.draining !== true) return false;
+  return true;
+}
+
+/** Estimated queue, own sends included, ms; null: unknown. */
+export function queueMs(pool: RegionPool): number | null {
+  const { value } = pool.smoothed;
+  const ready = pool.sight?.readyReplicas ?? 0;
+  if (value === null || !(ready > 0)) return null;
+  return value + pool.unackedMs / ready;
+}
+
+function lastReportMs(region: RegionState): number {
+  let last = Number.NEGATIVE_INFINITY;
+  for (const { sight } of region.pools.values()) {
+    if (sight !== null) last = Math.max(last, sight.receivedMs);
+  }
+  return last;
+}
+
+function poolOf(state: GlobalState, region: RegionState, id: PoolId): RegionPool | null {
+  const known = region.pools.get(id);
+  if (known !== undefined) return known;
+  if (region.pools.size >= POOLS_MAX) return null;
+  const pool = newRegionPool(id, region, state.settings.smoothingHalfLifeMs);
+  region.pools.set(id, pool);
+  return pool;
+}
+
+/** Merges what its routers say. `fresh`: one of them has just said it. */
+function see(state: GlobalState, pool: RegionPool, fresh: boolean): void {
+  const received = [...pool.region.links.values()].flatMap(({ report, receivedMs }) => {
+    const of = report?.pools.find((each) => each.pool === pool.id);
+    return of === undefined ? [] : [{ report: of, receivedMs }];
+  });
+  const sight = mergePool(received);
+  if (sight === null && pool.sight === null) return;
+  pool.sight = sight;
+  if (sight === null || !fresh) return;
+  const queue = regionQueueMs({
+    readyReplicas: sight.readyReplicas,
+    waitingPrefillMs: sight.waitingPrefillMs,
+    queuedPrefillMs: sight.routersMs,
+    unacknowledgedMs: 0,
+    kvRoomWaitMs: sight.kvRoomWaitMs,
+  });
+  pool.smoothed.note(queue, state.nowMs);
+  pool.lastQueuesMs = [pool.lastQueuesMs[1], queue];
+}

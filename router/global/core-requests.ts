@@ -1,0 +1,191 @@
+// A request's way through the global router: arrival, a wait for a pause to end, attempts, end. It is answered by exactly
+// one of: an attempt under way, a place in the queue, a refusal, or an attempt's own end.
+
+import type { GlobalDecision } from '../../shared/model/global-decision.ts';
+import type { RequestId } from '../../shared/model/ids.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
+import { openAttempt } from './core-attempts.ts';
+import { bare, decide, type Verdict } from './core-decide.ts';
+import type { Failure, GlobalState, RequestState } from './core-state.ts';
+import { mayServe } from './core-weigh.ts';
+
+const RETRY_MS = 1_000;
+
+export function arrive(state: GlobalState, request: RouteRequest): void {
+  state.budget.request(state.nowMs);
+  if (state.draining) {
+    refuse(state, request.id, {
+      decision: bare('refuse', 'draining'),
+      failure: { code: 'draining', message: 'This router is shutting down.', retryAfterMs: 1_000 },
+    });
+    return;
+  }
+  const entered = enter(state, request);
+  state.requests.set(request.id, entered);
+  place(state, entered);
+}
+
+export function enter(state: GlobalState, request: RouteRequest): RequestState {
+  return {
+    ...{ request, arrivedMs: state.nowMs, attempts: 0, tried: new Set() },
+    ...{ metStale: false, lease: null, againMs: null, gone: false, failure: null },
+  };
+}
+
+/** Decides, and carries it out. */
+export function place(state: GlobalState, request: RequestState): void {
+  const verdict = decide(state, request, { random: state.deps.random });
+  const { decision, chosen, weighing } = verdict;
+  if (decision.kind === 'queue') {
+    wait(state, request, verdict);
+    return;
+  }
+  noteFlow(state, request, verdict);
+  if (chosen === null || weighing === null) {
+    finish(state, request, { decision, failure: failureOf(state, request, verdict) });
+    return;
+  }
+  if (decision.kind === 'spill') {
+    chosen.pool.purse.spend(chosen.prefillMs, state.nowMs);
+    chosen.pool.spilledIn += 1;
+    if (verdict.gate !== null) verdict.gate.spilledOut += 1;
+  }
+  unqueue(state, request);
+  openAttempt(state, request, { decision, place: chosen, weighing });
+}
+
+/** Looks again at those that wait: their pause has ended, or (`all`) what is allowed has changed. */
+export function lookAtQueue(state: GlobalState, all: boolean): void {
+  if (state.queue.size === 0) return;
+  const { nowMs } = state;
+  const waiting = [...state.queue.values()].filter(
+    ({ againMs }) => all || againMs === null || againMs <= nowMs,
+  );
+  waiting.sort((a, b) => a.request.priority - b.request.priority || a.arrivedMs - b.arrivedMs);
+  for (const request of waiting) place(state, request);
+}
+
+/** Attempts whose tenant may no longer be served where they are, and of which nobody has seen anything, are called back. */
+export function withdraw(state: GlobalState): void {
+  for (const lease of state.leases.values()) {
+    if (lease.aborting || lease.firstTokenMs !== null) continue;
+    const { tenant: name, model } = lease.request.request;
+    const tenant = state.tenant(name);
+    const configured = state.regions.get(lease.region.id) === lease.region;
+    const allowed = tenant !== null && tenant.models?.includes(model) !== false && configured;
+    if (allowed && mayServe(lease.region, tenant, model)) continue;
+    lease.aborting = true;
+    lease.withdrawn = true;
+    state.emit({ kind: 'abort', lease: lease.id, reason: 'no_longer_allowed' });
+  }
+}
+
+export function finish(
+  state: GlobalState,
+  request: RequestState,
+  end: { decision: GlobalDecision; failure: Failure },
+): void {
+  forget(state, request);
+  refuse(state, request.request.id, end);
+}
+
+export function forget(state: GlobalState, request: RequestState): void {
+  unqueue(state, request);
+  state.requests.delete(request.request.id);
+}
+
+function refuse(
+  state: GlobalState,
+  request: RequestId,
+  { decision, failure }: { decision: GlobalDecision; failure: Failure },
+): void {
+  state.emit({ kind: 'refuse', request, decision, ...failure });
+}
+
+function unqueue(state: GlobalState, request: RequestState): void {
+  if (request.againMs === null) return;
+  request.againMs = null;
+  state.queue.delete(request.request.id);
+  state.queuedBytes -= request.request.bodyBytes;
+}
+
+function wait(state: GlobalState, request: RequestState, { decision, againMs }: Verdict): void {
+  if (request.againMs !== null) {
+    request.againMs = againMs;
+    return;
+  }
+  const { queueMaxRequests, queueMaxBytes } = state.settings;
+  const bytes = state.queuedBytes + request.request.bodyBytes;
+  if (state.queue.size >= queueMaxRequests || bytes > queueMaxBytes) {
+    state.limit('queue');
+    finish(state, request, {
+      decision: bare('shed', 'wait_limit'),
+      failure: saturated(state, request, null),
+    });
+    return;
+  }
+  request.againMs = againMs;
+  state.queuedBytes = bytes;
+  state.queue.set(request.request.id, request);
+  state.announced.push({ request: request.request.id, decision });
+}
+
+/** Its home's gate counts it, and knows what flows. Once: at its first attempt. */
+function noteFlow(state: GlobalState, request: RequestState, { gate, weighing }: Verdict): void {
+  const home = weighing?.home ?? null;
+  if (weighing === null || home === null || request.attempts > 0) return;
+  const { kind } = weighing.conversation;
+  if (kind === 'none') return;
+  if (kind === 'new' && weighing.places.length > 1)
+    home.pool.flow.came(home.prefillMs, state.nowMs);
+  if (gate !== null) gate.gate.admits(weighing.promptTokens, state.settings, state.nowMs);
+}
+
+// ── what a refused request is told ────────────────────────────────────────────────────────────────────
+
+function failureOf(state: GlobalState, request: RequestState, verdict: Verdict): Failure {
+  const { reason } = verdict.decision;
+  if (reason === 'wait_limit' || reason === 'deadline_unreachable') {
+    return saturated(state, request, verdict);
+  }
+  if (request.failure !== null) return request.failure;
+  const model = request.request.model.slice(0, 200);
+  if (reason === 'residency') {
+    const message = 'No region in which this tenant may be served can take the request.';
+    return { code: 'residency_violation', message, retryAfterMs: null };
+  }
+  if (reason === 'model_not_allowed' || (reason === 'unknown_model' && !isServed(state, model))) {
+    const message = `The model \`${model}\` does not exist.`;
+    return { code: 'model_not_found', message, retryAfterMs: null };
+  }
+  if (reason === 'unknown_model') {
+    const message = `The model \`${model}\` is not served in a region in which this tenant may be served.`;
+    return { code: 'model_not_available_in_region', message, retryAfterMs: null };
+  }
+  const message = 'No region that may serve this request is available.';
+  return { code: 'no_healthy_region', message, retryAfterMs: jittered(state, 2 * RETRY_MS) };
+}
+
+/** Somewhere, for somebody. */
+function isServed(state: GlobalState, model: string): boolean {
+  for (const region of state.regions.values()) {
+    for (const pool of region.pools.values()) {
+      if (pool.sight?.models.some(({ name }) => name === model) === true) return true;
+    }
+  }
+  return false;
+}
+
+function saturated(state: GlobalState, request: RequestState, verdict: Verdict | null): Failure {
+  const pauses = (verdict?.weighing?.places ?? []).flatMap((each) => each.pausedUntilMs ?? []);
+  const untilMs = pauses.length === 0 ? state.nowMs : Math.min(...pauses);
+  const told = request.failure?.retryAfterMs ?? 0;
+  const afterMs = Math.max(RETRY_MS, untilMs - state.nowMs, told);
+  const message = 'Every region that may serve this request is busy.';
+  return { code: 'fleet_saturated', message, retryAfterMs: jittered(state, afterMs) };
+}
+
+/** Up to a quarter later, so that they do not come together; a minute at most: libraries take no more. */
+function jittered(state: GlobalState, ms: number): number {
+  return Math.min(60_000, Math.round(ms * (1 + state.deps.random.next() / 4)));
+}

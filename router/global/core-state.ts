@@ -1,0 +1,241 @@
+// What a global router knows: regions with their links, pools and controllers, conversations, requests and attempts, and
+// the effects of the event at hand.
+
+import type { ErrorCode, LogLevel } from '../../shared/errors.ts';
+import type { GlobalDecision } from '../../shared/model/global-decision.ts';
+import type { GlobalSettings } from '../../shared/model/global-settings.ts';
+import type {
+  LeaseId,
+  LinkId,
+  PoolId,
+  RegionId,
+  RequestId,
+  RouterId,
+} from '../../shared/model/ids.ts';
+import type { LimitName } from '../../shared/model/limit.ts';
+import type { Random } from '../../shared/lib/random.ts';
+import type { DemandMessage, RegionReportMessage } from '../../shared/protocol/region-messages.ts';
+import { ConversationMemory, MatchedShare } from '../policy/affinity.ts';
+import { Breaker } from '../policy/breaker.ts';
+import { Smoothed } from '../policy/region-estimate.ts';
+import type { PoolSight } from '../policy/region-merge.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
+import { RetryBudget } from '../policy/retry-budget.ts';
+import { LeastRtt } from '../policy/rtt.ts';
+import { CreditPurse } from '../policy/spill-credit.ts';
+import { SpillFlow } from '../policy/spill-demand.ts';
+import { SpillGate } from '../policy/spill-gate.ts';
+import type {
+  ConversationKeys,
+  GlobalCoreConfig,
+  GlobalEffect,
+  RegionConfig,
+  RegionProbe,
+  TenantFacts,
+} from './events.ts';
+
+export interface GlobalCoreDeps {
+  readonly routerId: RouterId;
+  readonly software: string;
+  readonly config: GlobalCoreConfig;
+  readonly random: Random;
+  /** ms since 1970, for the welcome only. */
+  readonly wallMs: () => number;
+  readonly keys: ConversationKeys;
+}
+
+export interface RegionState {
+  readonly id: RegionId;
+  config: RegionConfig;
+  readonly links: Map<LinkId, RegionLink>;
+  readonly pools: Map<PoolId, RegionPool>;
+  readonly rtt: LeastRtt;
+  warm: boolean;
+  readonly breaker: Breaker;
+  /** When it last gave anybody a first token. */
+  firstTokenMs: number;
+  /** Of the last send. */
+  seq: number;
+  /** Sends that no report has told of as arrived, oldest first. */
+  readonly unacked: Map<number, OwnSend>;
+  probe: (RegionProbe & { readonly atMs: number }) | null;
+}
+
+export interface RegionLink {
+  readonly id: LinkId;
+  readonly region: RegionState;
+  readonly routerId: RouterId;
+  report: RegionReportMessage | null;
+  receivedMs: number;
+  upMs: number;
+  /** What it was last told of each pool. */
+  readonly told: Map<PoolId, DemandMessage & { readonly atMs: number }>;
+}
+
+export interface RegionPool {
+  readonly id: PoolId;
+  readonly region: RegionState;
+  sight: PoolSight | null;
+  /** Reported queue, own sends not included. */
+  readonly smoothed: Smoothed;
+  /** Reported queue of the last two reports, as it was. */
+  lastQueuesMs: readonly [before: number | null, last: number | null];
+  readonly gate: SpillGate;
+  /** Own credit for sending there. */
+  readonly purse: CreditPurse<LinkId>;
+  /** New conversations whose home it is. */
+  readonly flow: SpillFlow;
+  /** It asked for time: requests of this priority and less urgent ones. */
+  pause: { readonly untilMs: number; readonly priority: number } | null;
+  /** Sends of this router in no report yet, ms. */
+  unackedMs: number;
+  spilledIn: number;
+  spilledOut: number;
+}
+
+/** A send that the region's reports do not include yet. */
+export interface OwnSend {
+  readonly pool: RegionPool;
+  readonly prefillMs: number;
+  readonly sentMs: number;
+}
+
+export interface Failure {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly retryAfterMs: number | null;
+}
+
+export interface RequestState {
+  readonly request: RouteRequest;
+  readonly arrivedMs: number;
+  attempts: number;
+  /** Regions that failed it. */
+  readonly tried: Set<RegionId>;
+  metStale: boolean;
+  lease: LeaseState | null;
+  /** It waits for a pause to end, and is looked at again then; null: it does not wait. */
+  againMs: number | null;
+  gone: boolean;
+  failure: Failure | null;
+}
+
+export interface LeaseState {
+  readonly id: LeaseId;
+  readonly request: RequestState;
+  readonly region: RegionState;
+  readonly pool: RegionPool;
+  readonly seq: number;
+  readonly sentMs: number;
+  readonly timeoutMs: number;
+  /** The client's patience set the time-out. */
+  readonly byClient: boolean;
+  readonly conversation: ConversationTurn | null;
+  firstTokenMs: number | null;
+  aborting: boolean;
+  /** Its tenant may no longer be served there: it is decided anew, at no charge. */
+  withdrawn: boolean;
+}
+
+/** What is remembered of a turn once a region has begun to answer it. */
+export interface ConversationTurn {
+  readonly key: string;
+  readonly promptTokens: number;
+  readonly sinceMs: number;
+  readonly movedMs: number | null;
+}
+
+export class GlobalState {
+  readonly deps: GlobalCoreDeps;
+  config: GlobalCoreConfig;
+  /** In the order of the configuration. */
+  readonly regions = new Map<RegionId, RegionState>();
+  readonly links = new Map<LinkId, RegionLink>();
+  readonly requests = new Map<RequestId, RequestState>();
+  readonly leases = new Map<LeaseId, LeaseState>();
+  readonly memory = new ConversationMemory();
+  readonly matched = new MatchedShare();
+  readonly budget = new RetryBudget();
+  /** Requests that wait, in their order of arrival. */
+  readonly queue = new Map<RequestId, RequestState>();
+  queuedBytes = 0;
+  /** Bytes per token, learned per model. */
+  readonly bytesPerToken = new Map<string, number>();
+  meanOutputTokens = 256;
+  draining = false;
+  nowMs = 0;
+  sweptMs = Number.NEGATIVE_INFINITY;
+  effects: GlobalEffect[] = [];
+  /** Requests that this event has put in the queue. */
+  announced: { request: RequestId; decision: GlobalDecision }[] = [];
+
+  constructor(deps: GlobalCoreDeps) {
+    this.deps = deps;
+    this.config = deps.config;
+    for (const region of deps.config.regions) this.regions.set(region.id, newRegion(region));
+  }
+
+  get settings(): GlobalSettings {
+    return this.config.settings;
+  }
+
+  /** Null: there are tenants, and this is none of them. */
+  tenant(name: string): TenantFacts | null {
+    const { tenants } = this.config;
+    return tenants.size === 0 ? openTo(name) : (tenants.get(name) ?? null);
+  }
+
+  emit(effect: GlobalEffect): void {
+    this.effects.push(effect);
+  }
+
+  log(
+    level: LogLevel,
+    code: string,
+    fields: Readonly<Record<string, string | number | boolean | null>>,
+  ): void {
+    this.effects.push({ kind: 'log', level, code, fields });
+  }
+
+  limit(limit: LimitName): void {
+    this.effects.push({ kind: 'limit', limit });
+  }
+}
+
+/** Without tenants everybody may use everything. */
+function openTo(name: string): TenantFacts {
+  return { residency: null, saltGroup: name, models: null, certifications: [], tier: null };
+}
+
+export function newRegion(config: RegionConfig): RegionState {
+  return {
+    id: config.id,
+    config,
+    links: new Map(),
+    pools: new Map(),
+    rtt: new LeastRtt(),
+    warm: false,
+    breaker: new Breaker(),
+    firstTokenMs: Number.NEGATIVE_INFINITY,
+    seq: 0,
+    unacked: new Map(),
+    probe: null,
+  };
+}
+
+export function newRegionPool(id: PoolId, region: RegionState, halfLifeMs: number): RegionPool {
+  return {
+    id,
+    region,
+    sight: null,
+    smoothed: new Smoothed(halfLifeMs),
+    lastQueuesMs: [null, null],
+    gate: new SpillGate(),
+    purse: new CreditPurse(),
+    flow: new SpillFlow(),
+    pause: null,
+    unackedMs: 0,
+    spilledIn: 0,
+    spilledOut: 0,
+  };
+}

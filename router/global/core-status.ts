@@ -1,0 +1,121 @@
+// What a global router shows of itself: regions as it sees them, and what its controllers do.
+
+import type { PoolId, RegionId, RouterId } from '../../shared/model/ids.ts';
+import type { BreakerState } from '../policy/breaker.ts';
+import type { RolloutMode } from '../policy/region-filter.ts';
+import type { SpillDirection } from '../policy/spill-gate.ts';
+import type { RegionProbe } from './events.ts';
+import { isInSight, isLeaving, isSeen, queueMs } from './core-regions.ts';
+import type { GlobalState, RegionPool, RegionState } from './core-state.ts';
+
+export interface GlobalStatus {
+  readonly zone: string | null;
+  readonly draining: boolean;
+  readonly openRequests: number;
+  readonly attempts: number;
+  readonly queued: { readonly requests: number; readonly bytes: number };
+  /** Conversations whose place is known. */
+  readonly conversations: { readonly own: number; readonly away: number };
+  readonly regions: readonly RegionStatus[];
+}
+
+export interface RegionStatus {
+  readonly region: RegionId;
+  readonly zone: string;
+  readonly rollout: RolloutMode;
+  /** Some report of it is young enough to be used. */
+  readonly seen: boolean;
+  readonly leaving: boolean;
+  readonly links: readonly { readonly router: RouterId; readonly reportAgoMs: number | null }[];
+  /** Most routers that one of them says there are. */
+  readonly routers: number | null;
+  readonly rttMs: number | null;
+  readonly warm: boolean;
+  readonly breaker: BreakerState;
+  readonly probe: (RegionProbe & { readonly agoMs: number }) | null;
+  /** Sends of this router that no report includes. */
+  readonly unacknowledged: number;
+  readonly pools: readonly RegionPoolStatus[];
+}
+
+export interface RegionPoolStatus {
+  readonly pool: PoolId;
+  readonly models: readonly string[];
+  readonly reportAgoMs: number | null;
+  readonly inSight: boolean;
+  readonly readyReplicas: number | null;
+  readonly queueMs: number | null;
+  readonly unacknowledgedMs: number;
+  readonly queuedRequests: number | null;
+  readonly kvUsageRatio: number | null;
+  readonly pausedForMs: number | null;
+  readonly spill: {
+    /** Share of its new conversations that goes abroad. */
+    readonly share: number;
+    readonly direction: SpillDirection;
+    readonly turns: number;
+    /** Credit to send there, ms. */
+    readonly creditMs: number;
+    readonly in: number;
+    readonly out: number;
+  };
+}
+
+export function statusOf(state: GlobalState): GlobalStatus {
+  return {
+    zone: state.config.zone,
+    draining: state.draining,
+    openRequests: state.requests.size,
+    attempts: state.leases.size,
+    queued: { requests: state.queue.size, bytes: state.queuedBytes },
+    conversations: state.memory.sizes,
+    regions: [...state.regions.values()].map((region) => regionOf(state, region)),
+  };
+}
+
+function regionOf(state: GlobalState, region: RegionState): RegionStatus {
+  const { nowMs } = state;
+  const links = [...region.links.values()];
+  const routers = links.flatMap(({ report }) => report?.routers ?? []);
+  const { probe } = region;
+  return {
+    region: region.id,
+    zone: region.config.zone,
+    rollout: region.config.rollout,
+    seen: isSeen(state, region),
+    leaving: isLeaving(region),
+    links: links.map(({ routerId, report, receivedMs }) => ({
+      router: routerId,
+      reportAgoMs: report === null ? null : nowMs - receivedMs,
+    })),
+    routers: routers.length === 0 ? null : Math.max(...routers),
+    rttMs: region.rtt.valueMs,
+    warm: region.warm,
+    breaker: region.breaker.state(nowMs),
+    probe: probe === null ? null : { ...probe, agoMs: nowMs - probe.atMs },
+    unacknowledged: region.unacked.size,
+    pools: [...region.pools.values()].map((pool) => poolOf(state, pool)),
+  };
+}
+
+function poolOf(state: GlobalState, pool: RegionPool): RegionPoolStatus {
+  const { sight, gate, purse, pause } = pool;
+  const { nowMs } = state;
+  return {
+    pool: pool.id,
+    models: sight?.models.map(({ name }) => name) ?? [],
+    reportAgoMs: sight === null ? null : nowMs - sight.receivedMs,
+    inSight: isInSight(state, pool),
+    readyReplicas: sight?.readyReplicas ?? null,
+    queueMs: queueMs(pool),
+    unacknowledgedMs: pool.unackedMs,
+    queuedRequests: sight?.queuedRequests ?? null,
+    kvUsageRatio: sight?.kvUsageRatio ?? null,
+    pausedForMs: pause === null || pause.untilMs <= nowMs ? null : pause.untilMs - nowMs,
+    spill: {
+      ...{ share: gate.share, direction: gate.direction, turns: gate.turns },
+      creditMs: purse.balanceMs(nowMs),
+      ...{ in: pool.spilledIn, out: pool.spilledOut },
+    },
+  };
+}

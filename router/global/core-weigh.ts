@@ -1,0 +1,235 @@
+// One request, all regions: which may serve it, and what its first token would cost in each. Nothing is changed here.
+
+import type { CostCurve } from '../../shared/model/cost-curve.ts';
+import type { PromptChain } from '../../shared/model/prompt.ts';
+import { TURNS_LOOKED_UP, type Dwelling } from '../policy/affinity.ts';
+import { estimateTtft, keptTokens, type TtftEstimate } from '../policy/region-estimate.ts';
+import {
+  filterRegions,
+  type FilteredRegions,
+  type RegionDemand,
+  type RegionView,
+} from '../policy/region-filter.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
+import { ASSUMED_BYTES_PER_TOKEN, ASSUMED_PART_TOKENS } from '../policy/tokens.ts';
+import type { TenantFacts } from './events.ts';
+import { isLeaving, isSeen, queueMs } from './core-regions.ts';
+import type { GlobalState, RegionPool, RegionState, RequestState } from './core-state.ts';
+
+/** Where no region has told its own: 8,000 tokens a second. */
+const ASSUMED_CURVE: CostCurve = {
+  baseMs: 20,
+  frontMsPerToken: 0,
+  linearMsPerToken: 1 / 8,
+  contextMsPerToken2: 0,
+  stepTokens: 2_048,
+};
+
+/** A region that may serve the request. */
+export interface Place {
+  readonly region: RegionState;
+  readonly pool: RegionPool;
+  /** Null: something of it is unknown. */
+  readonly estimate: TtftEstimate | null;
+  readonly prefillMs: number;
+  readonly cachedTokens: number;
+  /** It asked for time, until then; null: it did not. */
+  readonly pausedUntilMs: number | null;
+}
+
+export interface Weighing {
+  readonly tenant: TenantFacts;
+  readonly filtered: FilteredRegions;
+  /** In the order of the configuration. */
+  readonly places: readonly Place[];
+  /** The nearest; null where no region may serve it. */
+  readonly home: Place | null;
+  readonly conversation: Conversation;
+  readonly promptTokens: number;
+}
+
+export type Conversation =
+  /** It has no earlier turn, or none that would be one. */
+  | { readonly kind: 'new' }
+  | { readonly kind: 'lives'; readonly dwelling: Dwelling }
+  /** Nobody knows where it lives, so it lives at home. */
+  | { readonly kind: 'unknown' }
+  /** Nothing is generated: it has no cache to go after. */
+  | { readonly kind: 'none' };
+
+export function weigh(state: GlobalState, request: RequestState, tenant: TenantFacts): Weighing {
+  const asked = request.request;
+  const filtered = filter(state, request, tenant);
+  const conversation = conversationOf(state, asked);
+  const promptTokens = tokensOf(state, asked);
+  const size = { promptTokens, expectedTokens: promptTokens + answerTokens(state, asked) };
+  const places = filtered.eligible.flatMap((id) => {
+    const region = state.regions.get(id);
+    const pool = region === undefined ? null : poolFor(region, asked.model);
+    if (region === undefined || pool === null) return [];
+    return [placeOf(state, { asked, region, pool, conversation, size })];
+  });
+  return { tenant, filtered, places, home: nearest(places), conversation, promptTokens };
+}
+
+/** The pool of a region that serves the model: the one with most ready replicas. */
+export function poolFor(region: RegionState, model: string): RegionPool | null {
+  let best: RegionPool | null = null;
+  for (const pool of region.pools.values()) {
+    if (pool.sight?.models.some(({ name }) => name === model) !== true) continue;
+    const ready = best?.sight?.readyReplicas ?? -1;
+    if (pool.sight.readyReplicas > ready) best = pool;
+  }
+  return best;
+}
+
+/** Whether the tenant's own rules, as they are now, let a region serve it. Health is no part of it. */
+export function mayServe(region: RegionState, tenant: TenantFacts, model: string): boolean {
+  const view = { ...viewOf(region), seen: true, hasCapacity: true };
+  const known = { ...view, models: [{ name: model, revision: '' }] };
+  const { removed } = filterRegions([known], demandOf(tenant, model));
+  return removed.size === 0;
+}
+
+export function tokensOf(state: GlobalState, asked: RouteRequest): number {
+  const perToken = state.bytesPerToken.get(asked.model) ?? ASSUMED_BYTES_PER_TOKEN;
+  let tokens = 0;
+  for (const chain of asked.prompts) tokens += chainTokens(chain, perToken);
+  return Math.max(1, Math.round(tokens));
+}
+
+/** The one conversation of a request; null where it has none. */
+export function chainOf(asked: RouteRequest): PromptChain | null {
+  if ((asked.work ?? 'generation') !== 'generation' || asked.prompts.length !== 1) return null;
+  return asked.prompts[0] ?? null;
+}
+
+/** One breaker never leaves a request without a region that its tenant has: the last are tried all the same. */
+function filter(state: GlobalState, request: RequestState, tenant: TenantFacts): FilteredRegions {
+  const { model } = request.request;
+  const demand = demandOf(tenant, model);
+  const views = [...state.regions.values()].map((region) => viewFor(state, region, request));
+  const filtered = filterRegions(views, demand);
+  if (filtered.eligible.length > 0 || ![...filtered.removed.values()].includes('breaker')) {
+    return filtered;
+  }
+  return filterRegions(
+    views.map((view) => ({ ...view, breakerOpen: false })),
+    demand,
+  );
+}
+
+function demandOf(tenant: TenantFacts, model: string): RegionDemand {
+  const { residency, tier, certifications } = tenant;
+  return { residency, model, revision: null, tier, certifications };
+}
+
+function viewOf({ id, config }: RegionState): RegionView {
+  const { rollout, certifications, tiers } = config;
+  return {
+    ...{ region: id, rollout, certifications, tiers, models: null, seen: false },
+    ...{ hasCapacity: false, paused: false, breakerOpen: false, excluded: false },
+  };
+}
+
+/** A pause is no part of it: a region that asks for time is home all the same, and does not open a fallback. */
+function viewFor(state: GlobalState, region: RegionState, request: RequestState): RegionView {
+  const { model } = request.request;
+  const pool = poolFor(region, model);
+  const models = pool?.sight?.models.filter(({ name }) => name === model);
+  return {
+    ...viewOf(region),
+    models: region.pools.size === 0 ? null : (models ?? []),
+    seen: isSeen(state, region),
+    hasCapacity: pool?.sight?.hasCapacity === true && !isLeaving(region),
+    breakerOpen: region.breaker.blocks(state.nowMs),
+    excluded: request.tried.has(region.id),
+  };
+}
+
+function conversationOf(state: GlobalState, asked: RouteRequest): Conversation {
+  const chain = chainOf(asked);
+  if (chain === null) return { kind: 'none' };
+  const { turnEnds } = chain;
+  if (turnEnds.length === 0) return { kind: 'new' };
+  const { keys } = state.deps;
+  const last = turnEnds.length - 1;
+  for (let k = last; k >= 0 && k > last - TURNS_LOOKED_UP; k -= 1) {
+    const key = keys.keyOf(asked.tenant, turnEnds[k] as PromptChain['end']);
+    const dwelling = state.memory.find(key, state.settings, state.nowMs);
+    if (dwelling !== null) return { kind: 'lives', dwelling };
+  }
+  const share = state.matched.of(asked.tenant);
+  return { kind: share < state.settings.affinityMatchedRatio ? 'new' : 'unknown' };
+}
+
+interface PlaceInput {
+  readonly asked: RouteRequest;
+  readonly region: RegionState;
+  readonly pool: RegionPool;
+  readonly conversation: Conversation;
+  readonly size: { readonly promptTokens: number; readonly expectedTokens: number };
+}
+
+function placeOf(state: GlobalState, input: PlaceInput): Place {
+  const { region, pool, asked, size } = input;
+  const rttMs = region.rtt.valueMs;
+  const queue = queueMs(pool);
+  const cachedTokens = cachedIn(state, input);
+  const parts = estimateTtft({
+    ...{ rttMs: rttMs ?? 0, warm: region.warm, queueMs: queue ?? 0, cachedTokens },
+    ...size,
+    curve: pool.sight?.prefillCost ?? ASSUMED_CURVE,
+    costMs: region.config.costMs,
+  });
+  const known = rttMs !== null && queue !== null;
+  return {
+    ...{ region, pool, estimate: known ? parts : null, prefillMs: parts.prefillMs, cachedTokens },
+    pausedUntilMs: pauseOf(state, pool, asked.priority),
+  };
+}
+
+/** Tokens of its history that a region should hold. Of a conversation that nobody knows, what its home may. */
+function cachedIn(state: GlobalState, input: PlaceInput): number {
+  const { conversation, region, pool, size, asked } = input;
+  if (conversation.kind === 'unknown') {
+    const chain = chainOf(asked);
+    const before = chain?.turnEnds.at(-1)?.offset ?? 0;
+    const share = state.matched.of(asked.tenant) * (before / Math.max(1, chain?.bytes ?? 1));
+    return Math.round(Math.min(1, share) * (size.promptTokens - 1));
+  }
+  if (conversation.kind !== 'lives' || conversation.dwelling.region !== region.id) return 0;
+  const { tokens, atMs } = conversation.dwelling;
+  const history = Math.min(tokens, size.promptTokens - 1);
+  const kept = keptTokens(history, state.nowMs - atMs, pool.sight?.kvLifetimeMs ?? null);
+  return Math.round(kept);
+}
+
+function pauseOf(state: GlobalState, { pause }: RegionPool, priority: number): number | null {
+  if (pause === null || pause.untilMs <= state.nowMs || priority < pause.priority) return null;
+  return pause.untilMs;
+}
+
+/** The least round trip; the first in the configuration of those that nobody has measured. */
+function nearest(places: readonly Place[]): Place | null {
+  let best: Place | null = null;
+  for (const place of places) {
+    if (best === null || rttOf(place) < rttOf(best)) best = place;
+  }
+  return best;
+}
+
+function rttOf({ region }: Place): number {
+  return region.rtt.valueMs ?? Number.POSITIVE_INFINITY;
+}
+
+function chainTokens(chain: PromptChain, perToken: number): number {
+  if (chain.tokenIds !== null) return chain.tokenIds;
+  let tokens = chain.bytes / perToken;
+  for (const count of Object.values(chain.parts)) tokens += count * ASSUMED_PART_TOKENS;
+  return tokens;
+}
+
+function answerTokens(state: GlobalState, { maxTokens }: RouteRequest): number {
+  return Math.min(maxTokens ?? Number.POSITIVE_INFINITY, state.meanOutputTokens);
+}

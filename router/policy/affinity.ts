@@ -1,0 +1,164 @@
+// Where conversations live: what this router has sent itself, and what regions report as served away from home.
+//
+//   looked up   at the ends of earlier turns, which stand directly before an assistant message, the last one first. A
+//               prompt without any is a new conversation, whatever system prompt it shares with others
+//   one key     names one point of a conversation: a later turn has another, so the deepest one that is known is the newest
+//   own         every turn that a region has begun to answer; the least recently noted go first
+//   away        what regions say, by the region that says it. A snapshot of a region replaces what was there
+//   unknown     a prompt with earlier turns that nobody knows lives at home: all that live elsewhere are told of. Unless
+//               such prompts of its tenant hardly ever turn out to be conversations (examples given as turns)
+//
+// Nothing here knows a tenant's regions: what is found is used where the filter lets it.
+
+import type { RegionId } from '../../shared/model/ids.ts';
+
+/** A conversation at the end of one of its turns. */
+export interface Dwelling {
+  readonly region: RegionId;
+  /** Of its whole history, answer included. */
+  readonly tokens: number;
+  /** When its last turn was served. */
+  readonly atMs: number;
+  /** Since when it lives there. */
+  readonly sinceMs: number;
+  /** When it last moved for load; null: never, as far as is known. */
+  readonly movedMs: number | null;
+}
+
+/** Ends of turns that are looked up, from the last on: a client that edits its history keeps its beginning. */
+export const TURNS_LOOKED_UP = 8;
+
+/** A bounded memory by key; the least recently noted goes first. */
+class Memory {
+  readonly #entries = new Map<string, Dwelling>();
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(key: string): Dwelling | null {
+    return this.#entries.get(key) ?? null;
+  }
+
+  /** Returns the key that had to go for it. */
+  set(key: string, dwelling: Dwelling, max: number): string | null {
+    this.#entries.delete(key);
+    this.#entries.set(key, dwelling);
+    if (this.#entries.size <= max) return null;
+    const [oldest] = this.#entries.keys();
+    if (oldest === undefined) return null;
+    this.#entries.delete(oldest);
+    return oldest;
+  }
+
+  delete(key: string): void {
+    this.#entries.delete(key);
+  }
+
+  keys(): IterableIterator<string> {
+    return this.#entries.keys();
+  }
+}
+
+export interface AwayReport {
+  readonly snapshot: boolean;
+  readonly here: readonly {
+    readonly key: string;
+    readonly tokens: number;
+    readonly idleMs: number;
+    readonly awayForMs: number;
+  }[];
+  readonly gone: readonly string[];
+}
+
+export interface AffinityLimits {
+  readonly affinityMax: number;
+  readonly affinityLifeMs: number;
+}
+
+export class ConversationMemory {
+  readonly #own = new Memory();
+  readonly #away = new Memory();
+  /** Which reporter (a link of a region) has told of which keys. */
+  readonly #told = new Map<string, Set<string>>();
+
+  /** Conversations of which this router knows: sent by itself, told by regions. */
+  get sizes(): { readonly own: number; readonly away: number } {
+    return { own: this.#own.size, away: this.#away.size };
+  }
+
+  /** What is known at one point; of two that know it, the one that served it last. */
+  find(key: string, limits: AffinityLimits, nowMs: number): Dwelling | null {
+    const own = this.#own.get(key);
+    const away = this.#away.get(key);
+    const newest = own !== null && (away === null || own.atMs >= away.atMs) ? own : away;
+    if (newest === null || nowMs - newest.atMs > limits.affinityLifeMs) return null;
+    return newest;
+  }
+
+  noted(key: string, dwelling: Dwelling, limits: AffinityLimits): void {
+    this.#own.set(key, dwelling, limits.affinityMax);
+  }
+
+  /** What one reporter of a region says. */
+  reported(
+    by: { readonly reporter: string; readonly region: RegionId },
+    report: AwayReport,
+    at: { readonly limits: AffinityLimits; readonly nowMs: number },
+  ): void {
+    const { reporter, region } = by;
+    if (report.snapshot) this.#forget(reporter);
+    const told = this.#told.get(reporter) ?? new Set();
+    this.#told.set(reporter, told);
+    for (const key of report.gone) {
+      if (told.delete(key)) this.#drop(key, region);
+    }
+    for (const { key, tokens, idleMs, awayForMs } of report.here) {
+      const { nowMs, limits } = at;
+      const sinceMs = nowMs - awayForMs;
+      const dwelling = { region, tokens, atMs: nowMs - idleMs, sinceMs, movedMs: sinceMs };
+      const before = this.#away.get(key);
+      if (before !== null && before.atMs > dwelling.atMs) continue;
+      told.add(key);
+      const evicted = this.#away.set(key, dwelling, limits.affinityMax);
+      if (evicted !== null) this.#untell(evicted);
+    }
+  }
+
+  /** A reporter is gone for good: what it told stays until others say otherwise or it lapses, but its list is closed. */
+  closed(reporter: string): void {
+    this.#told.delete(reporter);
+  }
+
+  #forget(reporter: string): void {
+    for (const key of this.#told.get(reporter) ?? []) this.#away.delete(key);
+    this.#told.delete(reporter);
+  }
+
+  #drop(key: string, region: RegionId): void {
+    if (this.#away.get(key)?.region === region) this.#away.delete(key);
+  }
+
+  #untell(key: string): void {
+    for (const told of this.#told.values()) told.delete(key);
+  }
+}
+
+/** Weight of one prompt in a tenant's share. */
+const SHARE_WEIGHT = 0.05;
+const TENANTS_MAX = 10_000;
+
+/** Of a tenant's prompts with earlier turns: how many turned out to be conversations. Starts from all. */
+export class MatchedShare {
+  readonly #shares = new Map<string, number>();
+
+  of(tenant: string): number {
+    return this.#shares.get(tenant) ?? 1;
+  }
+
+  note(tenant: string, matched: boolean): void {
+    const before = this.of(tenant);
+    if (!this.#shares.has(tenant) && this.#shares.size >= TENANTS_MAX) return;
+    this.#shares.set(tenant, before + SHARE_WEIGHT * (Number(matched) - before));
+  }
+}
