@@ -3,8 +3,9 @@ import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { WebSocketServer, type WebSocket } from 'ws';
-import { systemClock } from './clock.ts';
+import { systemClock, type Clock } from './clock.ts';
 import { LINK_LIMITS, LINK_WEBSOCKET, LinkSocket, type LinkEnd } from './link-socket.ts';
+import { ManualTime } from './manual-time.ts';
 import { systemTimers } from './timers.ts';
 
 /** A connection that keeps what is written to it, write by write. */
@@ -24,7 +25,14 @@ class Written extends Duplex {
   }
 }
 
-async function linked(): Promise<{ stream: Written; link: LinkSocket; ends: LinkEnd[] }> {
+interface Linked {
+  readonly stream: Written;
+  readonly link: LinkSocket;
+  readonly ends: LinkEnd[];
+  readonly rtts: number[];
+}
+
+async function linked(clock: Clock = systemClock): Promise<Linked> {
   const stream = new Written();
   const headers = {
     upgrade: 'websocket',
@@ -37,14 +45,16 @@ async function linked(): Promise<{ stream: Written; link: LinkSocket; ends: Link
     server.handleUpgrade(request, stream, Buffer.alloc(0), resolve);
   });
   const ends: LinkEnd[] = [];
+  const rtts: number[] = [];
   const link = new LinkSocket({
-    ...{ socket, stream, clock: systemClock, timers: systemTimers, limits: LINK_LIMITS },
+    ...{ socket, stream, clock, timers: systemTimers, limits: LINK_LIMITS },
     onFrame: () => undefined,
     onFault: () => undefined,
     onEnd: (reason) => ends.push(reason),
+    onRtt: (rttMs) => rtts.push(rttMs),
   });
   stream.writes.length = 0;
-  return { stream, link, ends };
+  return { stream, link, ends, rtts };
 }
 
 const frames = [1, 2, 3].map((byte) => new Uint8Array([byte]));
@@ -81,4 +91,35 @@ test('who does not read is still found by what waits, the turn at hand included'
   expect(link.send(large)).toBe(false);
   await turn();
   expect(ends).toEqual(['flooded']);
+});
+
+/** A pong as a peer sends it, masked with nothing. */
+const pong = (payload: Uint8Array): Buffer =>
+  Buffer.concat([Buffer.from([0x8a, 0x80 | payload.length, 0, 0, 0, 0]), payload]);
+
+test('the answer to the last ping tells how far the peer is; any other pong tells nothing', async () => {
+  const time = new ManualTime();
+  const { stream, link, rtts } = await linked(time);
+  const ping = (): Uint8Array => {
+    link.beat();
+    return (stream.writes.at(-1) as Buffer).subarray(2);
+  };
+  const answer = async (payload: Uint8Array, afterMs: number): Promise<void> => {
+    time.advance(afterMs);
+    stream.push(pong(payload));
+    await turn();
+  };
+  const first = ping();
+  await answer(first, 30);
+  expect(rtts).toEqual([30]);
+  await answer(first, 5);
+  const late = ping();
+  time.advance(1_000);
+  const next = ping();
+  await answer(late, 20);
+  await answer(Buffer.from('none of ours'), 1);
+  await answer(Buffer.alloc(0), 1);
+  expect(rtts).toEqual([30]);
+  await answer(next, 10);
+  expect(rtts).toEqual([30, 32]);
 });
