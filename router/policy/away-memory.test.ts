@@ -13,6 +13,8 @@ const note = (key: string, more: Partial<AwayNote> = {}): AwayNote => ({
 /** A global router: what it has been told so far. */
 class Reader {
   readonly known = new Map<string, number>();
+  /** Every key that was ever said to it. */
+  readonly heard = new Set<string>();
   readonly zone: string | null;
   #cursor: AwayCursor | null = null;
   snapshots = 0;
@@ -29,6 +31,7 @@ class Reader {
       this.known.clear();
     }
     for (const { key, tokens } of told.here) this.known.set(key, tokens);
+    for (const key of [...told.gone, ...this.known.keys()]) this.heard.add(key);
     for (const key of told.gone) this.known.delete(key);
   }
 }
@@ -93,7 +96,7 @@ describe('whatever happens', () => {
             who.read(memory, nowMs);
             const all = memory.tell(who.zone, null, nowMs).here.map((each) => each.key);
             expect([...who.known.keys()].toSorted()).toEqual(all.toSorted());
-            for (const known of all) {
+            for (const known of [...all, ...who.heard]) {
               const zones = zonesOf(Number(known.slice(1)));
               expect(zones === null || (who.zone !== null && zones.includes(who.zone))).toBe(true);
             }

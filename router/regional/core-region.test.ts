@@ -383,6 +383,19 @@ describe('credit', () => {
     expect(grantsIn(rig.pass(2_000))).toBe(0);
   });
 
+  test('comes with the regular reports alone: a demand is for the time until the next one', () => {
+    const rig = rigOf();
+    rig.ready('a', { kvCapacityTokens: null });
+    welcomed(rig);
+    demand(rig, 10);
+    let given = 0;
+    for (let k = 0; k < 12; k += 1) {
+      rig.report('a', { kvCapacityTokens: null, waitingPrefillMs: k % 2 === 0 ? 0 : 200 });
+      given += grantsIn(rig.pass(250));
+    }
+    expect(given).toBeLessThanOrEqual(30);
+  });
+
   test('of one of four routers is a quarter', () => {
     const given = (routers: number): number => {
       const rig = rigOf();
