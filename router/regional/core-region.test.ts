@@ -390,7 +390,7 @@ describe('credit', () => {
     demand(rig, 10);
     let given = 0;
     for (let k = 0; k < 12; k += 1) {
-      rig.report('a', { kvCapacityTokens: null, waitingPrefillMs: k % 2 === 0 ? 0 : 200 });
+      rig.report('a', { kvCapacityTokens: null, waitingPrefillMs: k % 2 === 0 ? 0 : 380 });
       given += grantsIn(rig.pass(250));
     }
     expect(given).toBeLessThanOrEqual(30);
