@@ -56,6 +56,20 @@ export const ERRORS = {
     level: 'warn',
     when: 'No region that the tenant may be served in is left by its own rules: residency, certifications, tier.',
   },
+  context_refused: {
+    status: 401,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'warn',
+    when: 'On the tier listener: the signed context is missing or not good. Only the tier before is told.',
+  },
+  region_not_allowed: {
+    status: 421,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'error',
+    when: 'On the tier listener: the tenant may not be served in this region. Only the tier before is told.',
+  },
   context_length_exceeded: {
     status: 400,
     type: 'invalid_request_error',
@@ -104,6 +118,13 @@ export const ERRORS = {
     retryable: false,
     level: 'info',
     when: 'The body, or the extensions of its chunks, are larger than the limits.',
+  },
+  misdirected_request: {
+    status: 421,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'info',
+    when: "The tenant's requests are taken in its own zone only, and this router is in another: `x-spillway-ingress` says where to go.",
   },
   headers_too_large: {
     status: 431,

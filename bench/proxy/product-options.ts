@@ -1,6 +1,7 @@
 // The product's own defaults, as `spillway router` without a file has them: what the rungs of the ladder are started with.
 
 import type { RouterOptions, RouterReloadable } from '../../router/regional/options.ts';
+import { UNTENANTED } from '../../router/gateway/tenants.ts';
 import { parseFleet } from '../../shared/config/load.ts';
 
 const HOST = '127.0.0.1';
@@ -14,7 +15,7 @@ export function productReloadable(): RouterReloadable {
   const { router, pools } = parsed.config;
   return {
     linkSecrets: [],
-    clientKeys: [],
+    tenancy: UNTENANTED,
     pools: pools.map((pool) => ({
       ...{ id: pool.id, models: [], aliases: {}, engineApiKey: null },
       ...{ agentSecrets: [], agentNames: [], engineTls: null, engineCidrs: pool.engineCidrs },

@@ -9,6 +9,7 @@ import type { Dispatcher } from 'undici';
 import { BodyBudget } from '../../router/gateway/body-budget.ts';
 import { readJsonBody } from '../../router/gateway/read-body.ts';
 import { startHttpListener, type Call, type Route } from '../../router/gateway/http-listener.ts';
+import { NOBODY } from '../../router/gateway/tenants.ts';
 import { listenerLimits } from '../../router/regional/start.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { createHttpPools } from '../../shared/runtime/http-pool.ts';
@@ -84,7 +85,7 @@ await startHttpListener({
   listen: { host: '127.0.0.1', port: Number(port) },
   tls: null,
   handshakeFailed: () => undefined,
-  door: () => null,
+  door: () => NOBODY,
   clock: systemClock,
   timers: systemTimers,
   limits: listenerLimits(product),

@@ -7,8 +7,7 @@ import type {
 } from '../../router/regional/options.ts';
 import { parseListen, type ListenAddress } from '../../shared/config/address.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
-
-const HASH = 'sha256:';
+import { tenancyOptions } from './tenancy-options.ts';
 
 export function routerOptions(config: FleetConfig): RouterOptions {
   const { clients, links, admin, addressProof, siblings } = config.router;
@@ -27,7 +26,7 @@ export function routerReloadable(config: FleetConfig): RouterReloadable {
   const { clients, links } = config.router;
   return {
     linkSecrets: links.secrets,
-    clientKeys: clients.keys.map(({ name, hash }) => ({ name, sha256: hash.slice(HASH.length) })),
+    tenancy: tenancyOptions(config, clients.keys, { region: config.region, zone: null }),
     pools: config.pools.map((pool) => poolOptions(pool, config.models)),
     settings: config.router.routing,
     limits: config.router.limits,

@@ -1,8 +1,10 @@
-// Who may use a listener, before any of its routes does anything.
+// Who may use a listener, and whose request it is, before any of its routes does anything.
 //
 //   keys         where there are any, a request needs one
-//   certificate  `optional`: a valid one stands in for a key; `required`: without a valid one nothing is served, and a key
-//                is needed beside it where there are keys
+//   certificate  `optional`: a valid one stands in for a key, unless there are tenants, whom only keys tell; `required`:
+//                without a valid one nothing is served, and a key is needed beside it where there are keys
+//   tenant       who is not served here at all is told so on headers alone, and where to go where that is known; clients'
+//                routes alone: what operators ask is of no tenant
 //   open routes  liveness and readiness, which tell nothing and are asked by machines that have no key
 //
 // What is refused says what to present, and nothing of what would have been right.
@@ -10,8 +12,8 @@
 import { FleetError } from '../../shared/errors.ts';
 import { peerCertificate } from '../../shared/runtime/tls-peer.ts';
 import type { ClientAuth } from '../../shared/runtime/tls-server.ts';
-import type { ClientKeys } from './client-keys.ts';
-import type { Call } from './http-listener.ts';
+import type { Call, Route } from './http-listener.ts';
+import { NOBODY, type Caller, type Tenant, type Tenants } from './tenants.ts';
 
 export const REFUSED_CREDENTIALS = ['missing', 'unknown', 'certificate'] as const;
 export type RefusedCredential = (typeof REFUSED_CREDENTIALS)[number];
@@ -19,29 +21,45 @@ export type RefusedCredential = (typeof REFUSED_CREDENTIALS)[number];
 export interface DoorOptions {
   readonly clientAuth: ClientAuth;
   /** Null: this listener goes by certificates alone. */
-  readonly keys: ClientKeys | null;
+  readonly tenants: Tenants | null;
   readonly wallMs: () => number;
   readonly onRefused: (credential: RefusedCredential) => void;
 }
 
-/** Who asks, for the log: the name of its key, or the subject of its certificate. Throws `FleetError`. */
-export type Door = (call: Call) => string | null;
+/** Who asks. Throws `FleetError`. */
+export type Door = (call: Call, route: Route) => Caller;
 
 export function openDoor(options: DoorOptions): Door {
-  return (call) => {
-    const subject = bearer(options, call);
-    const { keys, clientAuth } = options;
-    if (keys?.any !== true || (subject !== null && clientAuth === 'optional')) return subject;
-    const verdict = keys.check(call.request.headers, call.request.socket);
-    if (verdict.kind === 'known') return verdict.name;
-    options.onRefused(verdict.kind);
-    call.response.setHeader('www-authenticate', 'Bearer');
-    const message =
-      verdict.kind === 'missing'
-        ? 'An API key is needed: Authorization: Bearer … (or x-api-key).'
-        : 'The API key is not valid.';
-    throw new FleetError('invalid_api_key', message);
+  return (call, route) => {
+    const caller = callerOf(options, call);
+    if (route.audience === 'clients') refuseElsewhere(caller.tenant, call);
+    return caller;
   };
+}
+
+function callerOf(options: DoorOptions, call: Call): Caller {
+  const subject = bearer(options, call);
+  const { tenants, clientAuth } = options;
+  const certified = subject !== null && clientAuth === 'optional' && tenants?.any !== true;
+  if (tenants?.keyed !== true || certified) {
+    return subject === null ? NOBODY : { ...NOBODY, client: subject };
+  }
+  const verdict = tenants.check(call.request.headers, call.request.socket);
+  if (verdict.kind === 'known') return verdict.owner;
+  options.onRefused(verdict.kind);
+  call.response.setHeader('www-authenticate', 'Bearer');
+  const message =
+    verdict.kind === 'missing'
+      ? 'An API key is needed: Authorization: Bearer … (or x-api-key).'
+      : 'The API key is not valid.';
+  throw new FleetError('invalid_api_key', message);
+}
+
+/** Before its body is read. */
+function refuseElsewhere({ refusal }: Tenant, call: Call): void {
+  if (refusal === null) return;
+  if (refusal.ingress !== null) call.response.setHeader('x-spillway-ingress', refusal.ingress);
+  throw new FleetError(refusal.code, refusal.message);
 }
 
 /** The subject of a valid certificate; null where none was shown and none is required. */

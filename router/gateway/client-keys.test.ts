@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { ClientKeys, type ClientKeyEntry } from './client-keys.ts';
+import { ClientKeys, type OwnedKey } from './client-keys.ts';
 
-const entry = (name: string, key: string): ClientKeyEntry => ({
-  name,
+const entry = (owner: string, key: string): OwnedKey<string> => ({
+  owner,
   sha256: createHash('sha256').update(key).digest('hex'),
 });
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
@@ -13,17 +13,17 @@ describe('a client key', () => {
   const keys = new ClientKeys([entry('chat', 'k-chat'), entry('batch', 'k-batch')]);
 
   test.each([
-    ['as a bearer', bearer('k-chat'), { kind: 'known', name: 'chat' }],
+    ['as a bearer', bearer('k-chat'), { kind: 'known', owner: 'chat' }],
     [
       'whatever the case of the scheme',
       { authorization: 'bearer  k-batch' },
-      { kind: 'known', name: 'batch' },
+      { kind: 'known', owner: 'batch' },
     ],
-    ['as x-api-key', { 'x-api-key': 'k-chat' }, { kind: 'known', name: 'chat' }],
+    ['as x-api-key', { 'x-api-key': 'k-chat' }, { kind: 'known', owner: 'chat' }],
     [
       'beside a header of another scheme',
       { authorization: 'Basic eDp5', 'x-api-key': 'k-chat' },
-      { kind: 'known', name: 'chat' },
+      { kind: 'known', owner: 'chat' },
     ],
     ['absent', {}, { kind: 'missing' }],
     ['of another scheme', { authorization: 'Basic eDp5' }, { kind: 'missing' }],
@@ -42,15 +42,15 @@ describe('a client key', () => {
   test('two keys of one name are both good while one replaces the other', () => {
     const rotating = new ClientKeys([entry('chat', 'old'), entry('chat', 'new')]);
     for (const key of ['old', 'new']) {
-      expect(rotating.check(bearer(key), new Socket())).toEqual({ kind: 'known', name: 'chat' });
+      expect(rotating.check(bearer(key), new Socket())).toEqual({ kind: 'known', owner: 'chat' });
     }
   });
 
   test('two whose hashes begin alike are told apart', () => {
     const { sha256 } = entry('', 'real');
-    const alike = { name: 'alike', sha256: sha256.slice(0, 8) + '0'.repeat(56) };
-    const both = new ClientKeys([alike, { name: 'real', sha256 }]);
-    expect(both.check(bearer('real'), new Socket())).toEqual({ kind: 'known', name: 'real' });
+    const alike = { owner: 'alike', sha256: sha256.slice(0, 8) + '0'.repeat(56) };
+    const both = new ClientKeys([alike, { owner: 'real', sha256 }]);
+    expect(both.check(bearer('real'), new Socket())).toEqual({ kind: 'known', owner: 'real' });
   });
 
   test('taken away is refused on a connection that has used it', () => {

@@ -18,8 +18,14 @@ export interface ClientKeyEntry {
   readonly sha256: string;
 }
 
-export type KeyVerdict =
-  | { readonly kind: 'known'; readonly name: string }
+export interface OwnedKey<Owner> {
+  /** Hex SHA-256 of the key. */
+  readonly sha256: string;
+  readonly owner: Owner;
+}
+
+export type KeyVerdict<Owner> =
+  | { readonly kind: 'known'; readonly owner: Owner }
   | { readonly kind: 'missing' }
   | { readonly kind: 'unknown' };
 
@@ -27,27 +33,29 @@ const INDEX_DIGITS = 8;
 /** A longer header is no key of ours, and is not hashed. */
 const MAX_KEY_LENGTH = 1_024;
 
-interface Seen {
-  readonly table: ReadonlyMap<string, readonly Entry[]>;
+type Table<Owner> = ReadonlyMap<string, readonly Entry<Owner>[]>;
+
+interface Seen<Owner> {
+  readonly table: Table<Owner>;
   readonly presented: string;
-  readonly verdict: KeyVerdict;
+  readonly verdict: KeyVerdict<Owner>;
 }
 
-interface Entry {
-  readonly name: string;
+interface Entry<Owner> {
+  readonly owner: Owner;
   readonly digest: Buffer;
 }
 
-export class ClientKeys {
-  private table: ReadonlyMap<string, readonly Entry[]>;
-  private readonly seen = new WeakMap<Socket, Seen>();
+export class ClientKeys<Owner> {
+  private table: Table<Owner>;
+  private readonly seen = new WeakMap<Socket, Seen<Owner>>();
 
-  constructor(keys: readonly ClientKeyEntry[]) {
+  constructor(keys: readonly OwnedKey<Owner>[]) {
     this.table = tableOf(keys);
   }
 
   /** Takes effect for the next request of every connection. */
-  configure(keys: readonly ClientKeyEntry[]): void {
+  configure(keys: readonly OwnedKey<Owner>[]): void {
     this.table = tableOf(keys);
   }
 
@@ -56,7 +64,7 @@ export class ClientKeys {
     return this.table.size > 0;
   }
 
-  check(headers: IncomingHttpHeaders, socket: Socket): KeyVerdict {
+  check(headers: IncomingHttpHeaders, socket: Socket): KeyVerdict<Owner> {
     const presented = presentedKey(headers);
     if (presented === null) return { kind: 'missing' };
     const last = this.seen.get(socket);
@@ -66,13 +74,13 @@ export class ClientKeys {
     return verdict;
   }
 
-  private find(presented: string): KeyVerdict {
+  private find(presented: string): KeyVerdict<Owner> {
     if (presented.length > MAX_KEY_LENGTH) return { kind: 'unknown' };
     const hex = hash('sha256', presented, 'hex');
     const digest = Buffer.from(hex, 'hex');
     const candidates = this.table.get(hex.slice(0, INDEX_DIGITS)) ?? [];
     const found = candidates.find((entry) => timingSafeEqual(entry.digest, digest));
-    return found === undefined ? { kind: 'unknown' } : { kind: 'known', name: found.name };
+    return found === undefined ? { kind: 'unknown' } : { kind: 'known', owner: found.owner };
   }
 }
 
@@ -87,12 +95,12 @@ function presentedKey(headers: IncomingHttpHeaders): string | null {
   return typeof key === 'string' && key !== '' ? key : null;
 }
 
-function tableOf(keys: readonly ClientKeyEntry[]): ReadonlyMap<string, readonly Entry[]> {
-  const table = new Map<string, Entry[]>();
-  for (const { name, sha256 } of keys) {
+function tableOf<Owner>(keys: readonly OwnedKey<Owner>[]): Table<Owner> {
+  const table = new Map<string, Entry<Owner>[]>();
+  for (const { owner, sha256 } of keys) {
     const index = sha256.slice(0, INDEX_DIGITS);
     const entries = table.get(index) ?? [];
-    entries.push({ name, digest: Buffer.from(sha256, 'hex') });
+    entries.push({ owner, digest: Buffer.from(sha256, 'hex') });
     table.set(index, entries);
   }
   return table;

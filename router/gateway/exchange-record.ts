@@ -5,13 +5,15 @@ import type { RequestId } from '../../shared/model/ids.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
 import type { LabelValues, Metrics } from '../../shared/runtime/metrics.ts';
 import type { GatewayMetric } from './gateway-metrics.ts';
-import type { Outcome, RequestRecord } from './request-log.ts';
+import { loggedTenant, type Outcome, type RequestRecord } from './request-log.ts';
+import type { Tenant } from './tenants.ts';
 
 export interface ExchangeFacts {
   readonly id: RequestId;
   readonly clientId: string | null;
   /** Who asks, by its key or certificate. */
   readonly client: string | null;
+  readonly tenant: Tenant;
   /** The path that the client asked: upstream is asked the same. */
   readonly path: string;
   readonly arrivedMs: number;
@@ -61,6 +63,7 @@ export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
     id: facts.id,
     clientId: facts.clientId,
     client: facts.client,
+    tenant: loggedTenant(facts.tenant),
     route: progress.route,
     outcome: end.outcome,
     status: end.status ?? null,

@@ -13,10 +13,12 @@ export interface Explainable {
   readonly headers: IncomingHttpHeaders;
   /** Which route it would go to; null: its members tell. */
   readonly route: string | null;
+  /** Whose it would be, by name; null: nobody's in particular. */
+  readonly tenant: string | null;
   readonly body: Buffer;
 }
 
-/** Reads what a call asks about; nothing stays held. `?route=` names the route. Rejects with `FleetError`. */
+/** Reads what a call asks about; nothing stays held. `?route=` names the route, `?tenant=` the tenant. Rejects with `FleetError`. */
 export async function explainable(
   call: Call,
   budget: BodyBudget,
@@ -25,7 +27,9 @@ export async function explainable(
   const hold = budget.open();
   try {
     const body = await readJsonBody(call, hold, bounds);
-    return { id: call.id, headers: call.request.headers, route: call.query.get('route'), body };
+    const { id, query, request } = call;
+    const { headers } = request;
+    return { id, headers, route: query.get('route'), tenant: query.get('tenant'), body };
   } finally {
     hold.release();
   }

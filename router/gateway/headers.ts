@@ -113,6 +113,11 @@ export const RESPONSE_HEADERS = [
     help: '401: that a bearer key is needed.',
   },
   {
+    name: 'x-spillway-ingress',
+    on: 'certain refusals',
+    help: "421: where the routers of the tenant's zone are, as the configuration has it (`zones`).",
+  },
+  {
     name: 'access-control-allow-origin',
     on: 'pages of allowed origins',
     help: "The page's origin, or `*`: `router.clients.cors`.",

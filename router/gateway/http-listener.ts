@@ -24,13 +24,19 @@ import type { LimitName } from '../../shared/model/limit.ts';
 import type { Door } from './client-door.ts';
 import { LastBytes } from './http-last-bytes.ts';
 import { UnparsedRefusals } from './http-refusals.ts';
+import type { TierCall } from './tier-door.ts';
 import type { Listen } from './gateway-options.ts';
+import { NOBODY, type Caller, type Tenant } from './tenants.ts';
 
 export interface Call {
   readonly id: RequestId;
   readonly clientId: string | null;
   /** Who asks, by its key or certificate; null where neither was needed. */
   readonly client: string | null;
+  /** Whose it is. */
+  readonly tenant: Tenant;
+  /** What the tier before says of it; null: a client sent it. */
+  readonly tier: TierCall | null;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly reply: Reply;
@@ -219,7 +225,7 @@ async function serve(
   try {
     if (call.answerPreflight()) return;
     const route = findRoute(call.onPath, call);
-    if (route.open !== true) call.client = options.door(call);
+    if (route.open !== true) call.caller = options.door(call, route);
     await route.handle(call);
   } catch (cause) {
     const error = refusals.saidOf(request, cause) ?? cause;
@@ -260,7 +266,7 @@ function isPrefix({ path }: Route): boolean {
 class HttpCall implements Call {
   readonly id: RequestId;
   readonly clientId: string | null;
-  client: string | null = null;
+  caller: Caller = NOBODY;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly reply: Reply;
@@ -290,6 +296,18 @@ class HttpCall implements Call {
     const how = { nowMs: this.arrivedMs, breakOff: lastBytes.breakOff };
     const all = this.cors === null ? own : { ...own, ...corsHeaders(this.cors, request.headers) };
     this.reply = new Reply(response, all, how);
+  }
+
+  get client(): string | null {
+    return this.caller.client;
+  }
+
+  get tenant(): Tenant {
+    return this.caller.tenant;
+  }
+
+  get tier(): TierCall | null {
+    return this.caller.tier;
   }
 
   get query(): URLSearchParams {

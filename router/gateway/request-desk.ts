@@ -20,6 +20,7 @@ import type {
   RequestEffect,
   RequestEvent,
   RouteRequest,
+  TierFacts,
 } from '../policy/request-events.ts';
 import { Exchange, type ExchangeDeps } from './exchange.ts';
 import type { Explainable } from './explanation.ts';
@@ -27,10 +28,10 @@ import type { Call } from './http-listener.ts';
 import { logRequest, type RequestRecord } from './request-log.ts';
 import type { GatewayMetric } from './gateway-metrics.ts';
 import type { GatewayReloadable } from './gateway-options.ts';
+import type { TierContext } from './tier-context.ts';
+import type { TierCall } from './tier-door.ts';
 import type { RoutedDecision, TierWords } from './tier-words.ts';
-
-/** Everything before tenants exist belongs to this one. */
-const ONLY_TENANT = 'default';
+import { mayUse, type Tenant } from './tenants.ts';
 
 export interface DeskDeps<Attempt extends RequestAttempt, Decision extends RoutedDecision> {
   readonly runtime: RoleRuntime;
@@ -38,6 +39,14 @@ export interface DeskDeps<Attempt extends RequestAttempt, Decision extends Route
   readonly words: TierWords<Attempt, Decision>;
   readonly canonicaliser: Canonicaliser;
   readonly post: (event: RequestEvent) => void;
+}
+
+/** What is known of a request beside its body. */
+interface Asking extends Pick<Explainable, 'id' | 'headers'> {
+  /** ms since it arrived. */
+  readonly spentMs: number;
+  readonly tenant: Tenant;
+  readonly tier: TierCall | null;
 }
 
 /** What an event says of whom it is about. */
@@ -127,12 +136,14 @@ export class RequestDesk<
   }
 
   /** A body as a request for upstream, for the router's own use: nothing is sent anywhere. */
-  explainable({ id, headers, route: named, body }: Explainable): RouteRequest {
+  explainable(asked: Explainable, tenant: Tenant): RouteRequest {
+    const { id, headers, route: named, body } = asked;
     const route = named === null ? null : apiRouteNamed(named);
     if (named !== null && route === null) {
       throw new FleetError('invalid_request', 'There is no such route.', { param: 'route' });
     }
-    return this.routeRequest({ id, headers, spentMs: 0 }, this.parse(route, body));
+    const asking = { id, headers, spentMs: 0, tenant, tier: null };
+    return this.routeRequest(asking, this.parse(route, body, tenant));
   }
 
   // ── from the core ────────────────────────────────────────────────────────────────────────────────────
@@ -168,16 +179,23 @@ export class RequestDesk<
   /** Without a route the body's own members say which it is. */
   private async read(route: ApiRoute | null, call: Call, hold: BodyHold): Promise<OpenAiRequest> {
     const { limits } = this.reloadable;
-    return this.parse(route, await readJsonBody(call, hold, limits));
+    const bytes = await readJsonBody(call, hold, limits);
+    call.tier?.checkBody(bytes);
+    return this.parse(route, bytes, call.tenant);
   }
 
-  private parse(route: ApiRoute | null, bytes: Buffer): OpenAiRequest {
+  private parse(route: ApiRoute | null, bytes: Buffer, tenant: Tenant): OpenAiRequest {
     const { limits } = this.reloadable;
-    return parseOpenAiRequest(route, bytes, {
+    const { saltGroup } = tenant;
+    const request = parseOpenAiRequest(route, bytes, {
       canonicaliser: this.deps.canonicaliser,
       jsonDepth: limits.jsonDepth,
-      seedOf: (model) => ({ saltGroup: ONLY_TENANT, lora: this.deps.words.loraOf(model) }),
+      seedOf: (model) => ({ saltGroup, lora: this.deps.words.loraOf(model) }),
     });
+    if (mayUse(tenant, request.model)) return request;
+    // The same words as for a name that nobody serves: whether it exists is not this tenant's to know.
+    const message = `The model \`${request.model}\` does not exist.`;
+    throw new FleetError('model_not_found', message, { param: 'model' });
   }
 
   private explains(headers: Explainable['headers']): boolean {
@@ -197,6 +215,7 @@ export class RequestDesk<
         id: call.id,
         clientId: call.clientId,
         client: call.client,
+        tenant: call.tenant,
         path: call.path,
         arrivedMs: call.arrivedMs,
         readMs,
@@ -214,19 +233,22 @@ export class RequestDesk<
       if (!response.writableFinished) exchange.clientGone();
     });
     const postedMs = clock.nowMs();
-    const asking = { id: call.id, headers: asked.headers, spentMs: readMs - call.arrivedMs };
+    const { id, tenant, tier } = call;
+    const asking = { id, headers: asked.headers, spentMs: readMs - call.arrivedMs, tenant, tier };
     this.deps.post({ kind: 'arrived', request: this.routeRequest(asking, request) });
     exchange.decided(clock.nowMs() - postedMs);
   }
 
   private routeRequest(
-    { id, headers, spentMs }: Pick<Explainable, 'id' | 'headers'> & { readonly spentMs: number },
+    { id, headers, spentMs, tenant, tier }: Asking,
     request: OpenAiRequest,
   ): RouteRequest {
-    const { deadlineMs, retries } = clientPatience(headers, request.stream);
+    const patience = clientPatience(headers, request.stream);
+    const deadlineMs = tier === null ? patience.deadlineMs : tier.context.deadlineInMs;
+    const { retries } = patience;
     return {
       id,
-      tenant: ONLY_TENANT,
+      tenant: tenant.name,
       model: request.model,
       stream: request.stream,
       priority: request.priority,
@@ -240,6 +262,7 @@ export class RequestDesk<
       explain: this.explains(headers),
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
+      ...(tier === null ? {} : { tier: factsOf(tier.context) }),
     };
   }
 
@@ -299,4 +322,9 @@ export class RequestDesk<
     const { kind, reason } = decision;
     this.deps.metrics.add('decisions_total', { kind, reason });
   }
+}
+
+function factsOf(context: TierContext): TierFacts {
+  const { from, seq, conversation, away, awayForMs, zones } = context;
+  return { from, seq, conversation, away, awayForMs, zones };
 }

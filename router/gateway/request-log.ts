@@ -4,6 +4,7 @@
 import { ERRORS, type ErrorCode, type LogLevel } from '../../shared/errors.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
 import { routeLabel } from './http-listener.ts';
+import { ANYBODY, type Tenant } from './tenants.ts';
 
 export const OUTCOMES = [
   'complete',
@@ -29,6 +30,8 @@ export interface RequestRecord {
   readonly clientId: string | null;
   /** Name of the client's key, or subject of its certificate. */
   readonly client: string | null;
+  /** Null where there are no tenants. */
+  readonly tenant: string | null;
   /** Name of the route; the path, cut, where it is none. */
   readonly route: string;
   readonly outcome: Outcome;
@@ -71,7 +74,13 @@ interface Asked {
   readonly id: string;
   readonly clientId: string | null;
   readonly client: string | null;
+  readonly tenant: Tenant;
   readonly path: string;
+}
+
+/** The tenant as the log names it. */
+export function loggedTenant(tenant: Tenant): string | null {
+  return tenant === ANYBODY ? null : tenant.name;
 }
 
 /** The line of a request that ended before it was understood. */
@@ -91,13 +100,14 @@ function plainRecord(
   call: Asked,
   { outcome, durationMs }: { readonly outcome: Outcome; readonly durationMs: number },
 ): RequestRecord {
-  const { id, clientId, client } = call;
+  const { id, clientId, client, tenant } = call;
   const name = routeLabel(call.path);
   const route = name === 'other' ? call.path.slice(0, 80) : name;
   return {
     id,
     clientId,
     client,
+    tenant: loggedTenant(tenant),
     route,
     outcome,
     durationMs,

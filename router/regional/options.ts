@@ -1,8 +1,8 @@
 // What a regional router process is told. Flags, environment and fleet.yaml all become this. Everything in
 // `reloadable` is swapped at once with a new configuration generation; the rest needs a restart.
 
-import type { ClientKeyEntry } from '../gateway/client-keys.ts';
 import type { GatewayLimits, Listen, SurfaceOptions } from '../gateway/gateway-options.ts';
+import type { TenancyOptions } from '../gateway/tenants.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import type { TlsPaths } from '../../shared/runtime/tls-files.ts';
 
@@ -35,8 +35,8 @@ export interface PoolOptions {
 export interface RouterReloadable {
   /** Accepted bearer secrets on links; empty is allowed on loopback, and where certificates are required. */
   readonly linkSecrets: readonly string[];
-  /** Keys of clients; empty: they need none. */
-  readonly clientKeys: readonly ClientKeyEntry[];
+  /** Keys of clients, and whose they are. */
+  readonly tenancy: TenancyOptions;
   readonly pools: readonly PoolOptions[];
   readonly settings: RegionalSettings;
   readonly limits: GatewayLimits;

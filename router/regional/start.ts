@@ -10,7 +10,7 @@ import { createMetrics, type Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
-import { ClientKeys } from '../gateway/client-keys.ts';
+import { Tenants } from '../gateway/tenants.ts';
 import { adminRoutes, type Exposition } from '../gateway/admin-routes.ts';
 import { openDoor } from '../gateway/client-door.ts';
 import { clientRoutes } from '../gateway/client-routes.ts';
@@ -110,7 +110,7 @@ class RegionalRouter implements RunningRouter {
   private readonly worker: WorkerPart | null;
   private readonly pools: ReturnType<typeof createHttpPools>;
   private readonly tls: RegionalTls;
-  private readonly keys: ClientKeys;
+  private readonly tenants: Tenants;
   private readonly listeners = new Map<ListenerName, HttpListener>();
   private readonly stopTidying: () => void;
   private readonly routerId = randomHex(8) as RouterId;
@@ -137,7 +137,7 @@ class RegionalRouter implements RunningRouter {
       (_origin, problem) => runtime.log.warn({ problem }, 'engine refused: certificate'),
     );
     this.tls = new RegionalTls(options, runtime, this.metrics);
-    this.keys = new ClientKeys(options.reloadable.clientKeys);
+    this.tenants = new Tenants(options.reloadable.tenancy);
     this.core = new RegionalCore({
       routerId: this.routerId,
       software: SOFTWARE,
@@ -192,7 +192,7 @@ class RegionalRouter implements RunningRouter {
     // First: it refuses files that cannot be used, and then nothing has changed.
     this.tls.configure(reloadable.pools);
     this.tls.look();
-    this.keys.configure(reloadable.clientKeys);
+    this.tenants.configure(reloadable.tenancy);
     this.shell.configure(reloadable);
     for (const listener of this.listeners.values()) listener.configure(listenerLimits(reloadable));
   }
@@ -219,7 +219,8 @@ class RegionalRouter implements RunningRouter {
   }
 
   explain(asked: Explainable): object {
-    const request = this.shell.requests.explainable(asked);
+    const tenant = this.tenants.asked(asked.tenant);
+    const request = this.shell.requests.explainable(asked, tenant);
     return explanation(request, this.core.explain(request, this.runtime.clock.nowMs()));
   }
 
@@ -309,7 +310,7 @@ class RegionalRouter implements RunningRouter {
       handshakeFailed: this.tls.failedAt(name),
       door: openDoor({
         clientAuth: tls?.clientAuth ?? 'none',
-        keys: name === 'clients' ? this.keys : null,
+        tenants: name === 'clients' ? this.tenants : null,
         wallMs: () => clock.wallMs(),
         onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
       }),

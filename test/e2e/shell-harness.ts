@@ -12,6 +12,7 @@ import { systemTimers } from '../../shared/runtime/timers.ts';
 import { Canonicaliser } from '../../router/gateway/canonical.ts';
 import { clientRoutes } from '../../router/gateway/client-routes.ts';
 import { startHttpListener } from '../../router/gateway/http-listener.ts';
+import { NOBODY, UNTENANTED, type TenancyOptions } from '../../router/gateway/tenants.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../../router/regional/metrics.ts';
 import type { GatewayLimits, SurfaceOptions } from '../../router/gateway/gateway-options.ts';
 import type { PoolOptions, RouterOptions } from '../../router/regional/options.ts';
@@ -54,7 +55,8 @@ export function routerOptions(changes: {
   settings?: Partial<RouterOptions['reloadable']['settings']>;
   surface?: Partial<SurfaceOptions>;
   linkSecrets?: readonly string[];
-  clientKeys?: RouterOptions['reloadable']['clientKeys'];
+  clientKeys?: TenancyOptions['clientKeys'];
+  tenancy?: Partial<TenancyOptions>;
 }): RouterOptions {
   return {
     region: 'test',
@@ -65,7 +67,7 @@ export function routerOptions(changes: {
     siblings: [],
     reloadable: {
       linkSecrets: changes.linkSecrets ?? [],
-      clientKeys: changes.clientKeys ?? [],
+      tenancy: { ...UNTENANTED, clientKeys: changes.clientKeys ?? [], ...changes.tenancy },
       pools: [poolOptions(changes.pool)],
       settings: { ...REGIONAL_DEFAULTS, ...changes.settings },
       limits: { ...LIMITS, ...changes.limits },
@@ -116,7 +118,7 @@ export async function startHarness(
     listen: options.clients,
     tls: null,
     handshakeFailed: () => undefined,
-    door: () => null,
+    door: () => NOBODY,
     clock: systemClock,
     timers: systemTimers,
     limits: { ...limits, connections: changes.connections ?? 10_000 },

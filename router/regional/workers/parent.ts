@@ -136,7 +136,7 @@ export class WorkersParent {
       handshakeFailed: this.tls.failedAt('admin'),
       door: openDoor({
         clientAuth: tls?.clientAuth ?? 'none',
-        keys: null,
+        tenants: null,
         wallMs: () => runtime.clock.wallMs(),
         onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
       }),
