@@ -9,6 +9,7 @@
 // An entry that shows no first token (not streamed) leaves when the model reaches its end; scrapes correct
 // that by the engine's own count (see `correct`). So does one whose router answers nothing any more: nobody would say.
 
+import { ChurnMap } from '../../shared/lib/churn.ts';
 import { addToSums, emptySums, prefillMs, sumsMs } from '../../shared/model/cost-curve.ts';
 import type { CostCurve, PrefillSums } from '../../shared/model/cost-curve.ts';
 import { UNLIMITED } from './admission.ts';
@@ -53,7 +54,7 @@ export class Backlog {
   /** Not streamed, past their prefill as the model has it, still open; in order of sending. */
   private readonly modelled: LedgerEntry[] = [];
   /** In prefill still when the model had them past it, by the engine's own count: when they end instead. */
-  private readonly held = new Map<LedgerEntry, number>();
+  private readonly held = new ChurnMap<LedgerEntry, number>();
   private lastEndMs = -Infinity;
   /** End of the step of one that was given up. */
   private abandonedMs = -Infinity;

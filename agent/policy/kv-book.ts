@@ -4,6 +4,7 @@
 //   occupancy   = index + Σ open requests (tail of the prompt + answer so far)
 //   working set = distinct tokens touched within τ or held by open requests, their tails and answers included
 
+import { ChurnMap } from '../../shared/lib/churn.ts';
 import { CHUNK_BYTES } from '../../shared/model/prompt.ts';
 import type { LedgerEntry } from './ledger.ts';
 import { PrefixIndex } from './prefix-index.ts';
@@ -37,7 +38,7 @@ export interface TokenFacts {
 export class KvBook {
   readonly index = new PrefixIndex();
   readonly gaps = new TurnGaps();
-  private readonly holds = new Map<LedgerEntry, readonly PrefixHold[]>();
+  private readonly holds = new ChurnMap<LedgerEntry, readonly PrefixHold[]>();
   private readonly facts: () => TokenFacts;
   private counted: { readonly atMs: number; readonly tokens: number } | null = null;
   /** What requests have brought since then, as their routers saw it. */

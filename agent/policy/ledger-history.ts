@@ -4,6 +4,7 @@
 // An engine lets go of a request that was given up a moment after its router does, and shows it in its gauges until
 // its next step: such a request counts as inside for `LINGER_MS`, and for as long as the engine has not moved since.
 
+import { ChurnSet } from '../../shared/lib/churn.ts';
 import type { LedgerMoment } from './foreign.ts';
 import { requestsOf, type LedgerEntry } from './ledger.ts';
 import type { Prompts } from './scrape-rates.ts';
@@ -22,7 +23,7 @@ export interface MomentOptions {
 const EXACT: MomentOptions = { lateMs: 0, movedMs: Infinity };
 
 export class LedgerHistory {
-  private readonly open = new Set<LedgerEntry>();
+  private readonly open = new ChurnSet<LedgerEntry>();
   private closed: LedgerEntry[] = [];
 
   opened(entry: LedgerEntry): void {

@@ -11,6 +11,7 @@
 //
 // Invariant: an entry is opened once and closed once, whatever the order and number of links.
 
+import { ChurnMap } from '../../shared/lib/churn.ts';
 import type { Incarnation, LeaseId, LinkId, RouterId } from '../../shared/model/ids.ts';
 import type {
   AttemptOutcome,
@@ -66,7 +67,7 @@ interface Book {
   order: number;
   seq: number;
   closedSinceMs: number | null;
-  readonly entries: Map<LeaseId, LedgerEntry>;
+  readonly entries: ChurnMap<LeaseId, LedgerEntry>;
   /** Of the entries, as the engine counts them. */
   requests: number;
   /** Entries ever opened. */
@@ -82,7 +83,7 @@ export class Ledger {
   private readonly listener: LedgerListener;
   private readonly linkGraceMs: number;
   private readonly books = new Map<RouterId, Book>();
-  private readonly own = new Map<LeaseId, LedgerEntry>();
+  private readonly own = new ChurnMap<LeaseId, LedgerEntry>();
   private incarnation: Incarnation | null = null;
   /** Tokens of one request at most; Infinity while unknown. */
   contextTokens = Infinity;
@@ -282,7 +283,7 @@ export class Ledger {
         order: -1,
         seq: -1,
         closedSinceMs: null,
-        entries: new Map(),
+        entries: new ChurnMap(),
         requests: 0,
         opened: 0,
       };

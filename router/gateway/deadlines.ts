@@ -1,6 +1,7 @@
 // One coarse interval looks at every open request's deadlines, in place of a timer per chunk: a stream only
 // writes down when it last moved. It runs while something is open.
 
+import { ChurnSet } from '../../shared/lib/churn.ts';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
 
@@ -14,7 +15,7 @@ export interface Watched {
 export class Deadlines {
   private readonly clock: Clock;
   private readonly timers: Timers;
-  private readonly watched = new Set<Watched>();
+  private readonly watched = new ChurnSet<Watched>();
   private stop: (() => void) | null = null;
 
   constructor(clock: Clock, timers: Timers) {

@@ -1,6 +1,7 @@
 // Where generation requests come in: body within limits, parsed once, told to the core, and kept as an open
 // exchange until it ends. The core's effects on requests find their exchange here.
 
+import { ChurnMap } from '../../shared/lib/churn.ts';
 import { FleetError, type LogLevel } from '../../shared/errors.ts';
 import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
@@ -66,8 +67,8 @@ export class RequestDesk<
   private readonly deps: DeskDeps<Attempt, Decision>;
   private readonly deadlines: Deadlines;
   private readonly log: Logger;
-  private readonly open = new Map<RequestId, Exchange<Attempt, Decision>>();
-  private readonly leases = new Map<LeaseId, Exchange<Attempt, Decision>>();
+  private readonly open = new ChurnMap<RequestId, Exchange<Attempt, Decision>>();
+  private readonly leases = new ChurnMap<LeaseId, Exchange<Attempt, Decision>>();
   private readonly exchangeDeps: ExchangeDeps<Attempt, Decision>;
   private reloadable: GatewayReloadable;
   private arriving = 0;

@@ -12,6 +12,7 @@
 // plain heap, and a request is overtaken only by those that arrive within prefill/ageCredit after
 // it: nobody starves.
 
+import { ChurnMap } from '../../shared/lib/churn.ts';
 import { BinaryHeap } from '../../shared/lib/binary-heap.ts';
 
 const PRIORITY_MAX = 100;
@@ -79,7 +80,7 @@ interface Level {
 
 export class ReleaseQueue {
   readonly #levels: Level[] = [];
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new ChurnMap<string, Entry>();
   readonly #givingUp = new BinaryHeap<Entry>((a, b) => a.item.giveUpMs < b.item.giveUpMs);
   #bytes = 0;
   #prefillMs = 0;

@@ -2,6 +2,7 @@
 // effects of the event at hand. Every change to a lease goes through core-leases.ts, so that each
 // is released exactly once.
 
+import { ChurnMap, type ChurnSet } from '../../shared/lib/churn.ts';
 import type { Decision } from '../../shared/model/decision.ts';
 import type { PrefillSums } from '../../shared/model/cost-curve.ts';
 import type {
@@ -148,11 +149,11 @@ export interface TargetState {
   asked: { readonly seq: number; readonly atMs: number } | null;
   /** No report has acknowledged that snapshot yet. */
   unconfirmed: boolean;
-  readonly leases: Map<LeaseId, LeaseState>;
+  readonly leases: ChurnMap<LeaseId, LeaseState>;
   /** Leases ever opened. */
   attempts: number;
   /** Open leases whose `sent` no report includes, in order of sending. */
-  readonly unacked: Set<LeaseState>;
+  readonly unacked: ChurnSet<LeaseState>;
   /** Prefill of those of `unacked` that are not past it. */
   readonly unackedSums: PrefillSums;
   /** Prefill of all open leases that are not past it. */
@@ -249,8 +250,8 @@ export class RegionalState {
   readonly pools = new Map<PoolId, PoolState>();
   readonly replicas = new Map<ReplicaId, ReplicaState>();
   readonly links = new Map<LinkId, LinkHolder>();
-  readonly requests = new Map<RequestId, RequestState>();
-  readonly leases = new Map<LeaseId, LeaseState>();
+  readonly requests = new ChurnMap<RequestId, RequestState>();
+  readonly leases = new ChurnMap<LeaseId, LeaseState>();
   readonly index: PrefixIndex;
   /** Of the request that was weighed last. */
   readonly weighing = new Weighing();

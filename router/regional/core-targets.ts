@@ -1,6 +1,7 @@
 // Replicas and their targets: made when an agent names them, dropped with all that the router knew
 // of them.
 
+import { ChurnMap, ChurnSet } from '../../shared/lib/churn.ts';
 import { emptySums } from '../../shared/model/cost-curve.ts';
 import { targetKey, type AgentId } from '../../shared/model/ids.ts';
 import type { HelloEngine, ResumeState } from '../../shared/protocol/messages.ts';
@@ -106,9 +107,9 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     leasesFor: undefined,
     seq: 0,
     unconfirmed: true,
-    leases: new Map(),
+    leases: new ChurnMap(),
     attempts: 0,
-    unacked: new Set(),
+    unacked: new ChurnSet(),
     unackedSums: emptySums(),
     openSums: emptySums(),
     breaker: new Breaker(replica.pool.roster.breakers),
