@@ -10,7 +10,7 @@ import type { FleetConfig } from '../../shared/config/schema.ts';
 import { tenancyOptions } from './tenancy-options.ts';
 
 export function routerOptions(config: FleetConfig): RouterOptions {
-  const { clients, links, admin, addressProof, siblings } = config.router;
+  const { clients, links, admin, addressProof, siblings, tier, global } = config.router;
   return {
     region: config.region,
     clients: { ...address(clients.listen), tls: clients.tls },
@@ -18,14 +18,18 @@ export function routerOptions(config: FleetConfig): RouterOptions {
     admin: admin === null ? null : { ...address(admin.listen), tls: admin.tls },
     addressProof,
     siblings,
+    tier: tier === null ? null : { ...address(tier.listen), tls: tier.tls },
+    uplink: global === null ? null : { urls: global.urls, secret: global.secret, tls: global.tls },
     reloadable: routerReloadable(config),
   };
 }
 
 export function routerReloadable(config: FleetConfig): RouterReloadable {
-  const { clients, links } = config.router;
+  const { clients, links, tier, global } = config.router;
   return {
     linkSecrets: links.secrets,
+    tierKeys: tier?.keys ?? [],
+    ...(global === null ? {} : { uplinkSettings: global.settings }),
     tenancy: tenancyOptions(config, clients.keys, { region: config.region, zone: null }),
     pools: config.pools.map((pool) => poolOptions(pool, config.models)),
     settings: config.router.routing,

@@ -6,6 +6,7 @@ import { LIMITS } from '../../shared/model/limit.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
 import { REFUSED_CREDENTIALS } from '../gateway/client-door.ts';
 import { ABORT_STAGES } from '../gateway/request-log.ts';
+import { TIER_REFUSALS } from '../gateway/tier-door.ts';
 
 export const METRICS_PREFIX = 'spillway_';
 
@@ -229,6 +230,39 @@ export const METRICS = [
     help: 'Requests refused at the door: no key, a key that is none of ours, no valid certificate.',
     labels: ['credential'],
     values: REFUSED_CREDENTIALS,
+  },
+  {
+    name: 'tier_refusals_total',
+    type: 'counter',
+    help: 'Requests refused on the tier listener, by what is wrong with their signed context; `residency`: the tenant may not be served here.',
+    labels: ['reason'],
+    values: TIER_REFUSALS,
+  },
+  {
+    name: 'global_links',
+    type: 'gauge',
+    help: 'Global routers that have welcomed this router.',
+    labels: [],
+    workers: 'min',
+  },
+  {
+    name: 'global_link_ends_total',
+    type: 'counter',
+    help: 'Links to global routers that ended, by reason.',
+    labels: ['reason'],
+  },
+  {
+    name: 'credit_granted_seconds_total',
+    type: 'counter',
+    help: 'Prefill that global routers were allowed to spill here.',
+    labels: ['pool'],
+  },
+  {
+    name: 'away_conversations',
+    type: 'gauge',
+    help: 'Conversations that live here though another region is nearer to them.',
+    labels: [],
+    workers: 'sum',
   },
   {
     name: 'tls_certificate_not_after_seconds',

@@ -3,13 +3,25 @@
 
 import type { GatewayLimits, Listen, SurfaceOptions } from '../gateway/gateway-options.ts';
 import type { TenancyOptions } from '../gateway/tenants.ts';
+import type { TierKey } from '../gateway/tier-context.ts';
+import type { UplinkSettings } from '../../shared/model/global-settings.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import type { TlsPaths } from '../../shared/runtime/tls-files.ts';
 
-/** What the `https` engines of a pool must prove, and the certificate that they are shown. */
-export interface EngineTls extends TlsPaths {
-  /** The name that their certificates must be for; null: that of the advertised URL. */
+/** What a peer over TLS must prove, and the certificate that it is shown. */
+export interface PeerTls extends TlsPaths {
+  /** The name that its certificate must be for; null: that of its URL. */
   readonly serverName: string | null;
+}
+
+/** Global routers that this router dials. */
+export interface UplinkOptions {
+  /** `ws://host:port` or `wss://host:port`; a name stands for all its addresses. */
+  readonly urls: readonly string[];
+  /** Says which region this is; null: a certificate does. */
+  readonly secret: string | null;
+  /** For `wss`; null: the system's CAs, and no certificate of our own. */
+  readonly tls: PeerTls | null;
 }
 
 export interface PoolOptions {
@@ -23,7 +35,7 @@ export interface PoolOptions {
   /** Names of which an agent's certificate must bear one to speak for this pool; empty = any. */
   readonly agentNames: readonly string[];
   /** Null: the system's CAs, and no certificate of our own. */
-  readonly engineTls: EngineTls | null;
+  readonly engineTls: PeerTls | null;
   /** CIDRs in which advertised engine addresses must lie; empty = loopback only. */
   readonly engineCidrs: readonly string[];
   /** Engines understand `priority` (`--scheduling-policy priority`): splice ours in. */
@@ -41,6 +53,10 @@ export interface RouterReloadable {
   readonly settings: RegionalSettings;
   readonly limits: GatewayLimits;
   readonly surface: SurfaceOptions;
+  /** Keys whose signed contexts are accepted on the tier listener. Absent: none. */
+  readonly tierKeys?: readonly TierKey[];
+  /** Absent: as they are by default. */
+  readonly uplinkSettings?: UplinkSettings;
 }
 
 export interface RouterOptions {
@@ -49,6 +65,10 @@ export interface RouterOptions {
   readonly links: Listen;
   /** `/metrics`, `/status`, `/readyz`, explain; null = on the client listener (the demo). */
   readonly admin: Listen | null;
+  /** Where global routers send requests. Absent or null: nowhere. */
+  readonly tier?: Listen | null;
+  /** Absent or null: it stands for itself. */
+  readonly uplink?: UplinkOptions | null;
   /** Ask agents to prove that they sit beside the engine that they advertise. */
   readonly addressProof: boolean;
   /** Link addresses of all routers of the region, this one included, as agents reach them. */

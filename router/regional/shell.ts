@@ -2,13 +2,22 @@
 // What comes in through which door is in the desks; this joins them.
 
 import type { Decision } from '../../shared/model/decision.ts';
+import { UPLINK_DEFAULTS } from '../../shared/model/global-settings.ts';
+import type { LinkId, RegionId } from '../../shared/model/ids.ts';
+import type { RegionChildMessage } from '../../shared/protocol/region-messages.ts';
 import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
 import type { LinkServer, LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
-import type { Attempt, RegionalCoreConfig, RouterEffect, RouterEvent } from './events.ts';
+import type {
+  Attempt,
+  RegionalCoreConfig,
+  RouterEffect,
+  RouterEvent,
+  UplinkConfig,
+} from './events.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import type { GatewayReloadable } from '../gateway/gateway-options.ts';
 import { LinkDesk } from './link-desk.ts';
@@ -19,6 +28,7 @@ import { RequestDesk } from '../gateway/request-desk.ts';
 import { Unserved } from '../gateway/unserved.ts';
 import { EngineWords, NOWHERE } from './engine-words.ts';
 import type { RegionalTls } from './tls.ts';
+import { Uplink } from './uplink.ts';
 
 export interface ShellDeps {
   readonly core: CoreMachine<RouterEvent, RouterEffect> & {
@@ -43,6 +53,7 @@ export class RegionalShell {
   private readonly words: EngineWords;
   private readonly driver: CoreDriver<RouterEvent, RouterEffect>;
   private linkServer: LinkServer | null = null;
+  private uplink: Uplink | null = null;
 
   constructor(deps: ShellDeps) {
     this.deps = deps;
@@ -95,6 +106,19 @@ export class RegionalShell {
     return this.linkServer.port;
   }
 
+  /** Reports to global routers from here on, where there are any. */
+  report(): void {
+    const { options, runtime, metrics, tls } = this.deps;
+    if (!options.uplink) return;
+    this.uplink = new Uplink({
+      options: options.uplink,
+      runtime,
+      trust: tls.uplinkTrust(),
+      post: (event) => this.driver.post(event),
+      ended: (reason) => metrics.add('global_link_ends_total', { reason }),
+    });
+  }
+
   /** Of the link listener; null before it listens. */
   linkStats(): LinkServerStats | null {
     return this.linkServer?.stats() ?? null;
@@ -115,7 +139,7 @@ export class RegionalShell {
 
   async close(): Promise<void> {
     this.requests.cutOff();
-    await this.linkServer?.close();
+    await Promise.all([this.linkServer?.close(), this.uplink?.close()]);
     this.driver.stop();
   }
 
@@ -135,6 +159,10 @@ export class RegionalShell {
         return void this.linkServer?.send(effect.link, effect.message);
       case 'close':
         return this.linkServer?.closeLink(effect.link, effect.reason);
+      case 'sendGlobal':
+        return this.tell(effect.link, effect.message);
+      case 'closeGlobal':
+        return this.uplink?.closeLink(effect.link, effect.reason);
       case 'probe':
         return void this.probe(effect);
       case 'limit':
@@ -142,6 +170,13 @@ export class RegionalShell {
       case 'log':
         return this.deps.runtime.log[effect.level](effect.fields, effect.code);
     }
+  }
+
+  private tell(link: LinkId, message: RegionChildMessage): void {
+    this.uplink?.send(link, message);
+    if (message.kind !== 'grant') return;
+    const { pool, prefillMs } = message;
+    this.deps.metrics.add('credit_granted_seconds_total', { pool }, prefillMs / 1_000);
   }
 
   private async probe(effect: Extract<RouterEffect, { kind: 'probe' }>): Promise<void> {
@@ -170,5 +205,13 @@ export function coreConfig(
       aliases,
     })),
     siblings: options.siblings,
+    ...(options.uplink ? { uplink: uplinkConfig(options, reloadable) } : {}),
   };
+}
+
+function uplinkConfig(
+  { region }: RouterOptions,
+  { uplinkSettings = UPLINK_DEFAULTS }: RouterReloadable,
+): UplinkConfig {
+  return { region: region as RegionId, settings: uplinkSettings };
 }

@@ -2,7 +2,7 @@
 // a later step fails, and when it is closed.
 
 import { createChainHasher } from '../../shared/lib/chain-hash.ts';
-import type { RouterId } from '../../shared/model/ids.ts';
+import type { RegionId, RouterId } from '../../shared/model/ids.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import { createHttpPools } from '../../shared/runtime/http-pool.ts';
 import type { ConnectionSource } from '../../shared/runtime/handed-connections.ts';
@@ -12,11 +12,13 @@ import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
 import { Tenants } from '../gateway/tenants.ts';
 import { adminRoutes, type Exposition } from '../gateway/admin-routes.ts';
-import { openDoor } from '../gateway/client-door.ts';
+import { openDoor, type Door } from '../gateway/client-door.ts';
 import { clientRoutes } from '../gateway/client-routes.ts';
 import { RegionalCore } from './core.ts';
 import { drainRoutes } from '../gateway/drain-routes.ts';
 import { explanation, type Explainable } from '../gateway/explanation.ts';
+import { ContextDoor } from '../gateway/tier-context.ts';
+import { openTierDoor } from '../gateway/tier-door.ts';
 import { servedModels } from './served-models.ts';
 import {
   startHttpListener,
@@ -43,6 +45,8 @@ export interface RunningRouter {
   readonly clientsPort: number;
   readonly linksPort: number;
   readonly adminPort: number | null;
+  /** Where global routers send requests; null: nowhere. */
+  readonly tierPort: number | null;
   /** Whether it is ready and what it does, in short: cheap enough for once a second. */
   beat(): Beat;
   /** What would be decided for a request. Throws `FleetError`. */
@@ -102,6 +106,7 @@ class RegionalRouter implements RunningRouter {
   clientsPort = 0;
   linksPort = 0;
   adminPort: number | null = null;
+  tierPort: number | null = null;
   private readonly options: RouterOptions;
   private readonly runtime: RoleRuntime;
   private readonly core: RegionalCore;
@@ -111,6 +116,7 @@ class RegionalRouter implements RunningRouter {
   private readonly pools: ReturnType<typeof createHttpPools>;
   private readonly tls: RegionalTls;
   private readonly tenants: Tenants;
+  private readonly contexts: ContextDoor;
   private readonly listeners = new Map<ListenerName, HttpListener>();
   private readonly stopTidying: () => void;
   private readonly routerId = randomHex(8) as RouterId;
@@ -138,6 +144,8 @@ class RegionalRouter implements RunningRouter {
     );
     this.tls = new RegionalTls(options, runtime, this.metrics);
     this.tenants = new Tenants(options.reloadable.tenancy);
+    const { tierKeys = [] } = options.reloadable;
+    this.contexts = new ContextDoor(options.region as RegionId, tierKeys);
     this.core = new RegionalCore({
       routerId: this.routerId,
       software: SOFTWARE,
@@ -162,6 +170,7 @@ class RegionalRouter implements RunningRouter {
     this.linksPort = await shell.listen();
     if (this.worker !== null) {
       this.clientsPort = await this.listenOn('clients', client);
+      shell.report();
       return;
     }
     const admin = adminRoutes<RouterStatus>({
@@ -183,8 +192,10 @@ class RegionalRouter implements RunningRouter {
     }
     const routes = options.admin === null ? [...client, ...admin] : client;
     this.clientsPort = await this.listenOn('clients', routes);
-    const { clientsPort, linksPort, adminPort } = this;
-    const fields = { clientsPort, linksPort, adminPort };
+    if (options.tier) this.tierPort = await this.listenOn('tier', client);
+    shell.report();
+    const { clientsPort, linksPort, adminPort, tierPort } = this;
+    const fields = { clientsPort, linksPort, adminPort, tierPort };
     this.runtime.log.info(fields, 'router listening');
   }
 
@@ -193,6 +204,7 @@ class RegionalRouter implements RunningRouter {
     this.tls.configure(reloadable.pools);
     this.tls.look();
     this.tenants.configure(reloadable.tenancy);
+    this.contexts.configure(reloadable.tierKeys ?? []);
     this.shell.configure(reloadable);
     for (const listener of this.listeners.values()) listener.configure(listenerLimits(reloadable));
   }
@@ -295,25 +307,40 @@ class RegionalRouter implements RunningRouter {
     return urls;
   }
 
+  private clientDoor(name: 'clients' | 'admin'): Door {
+    return openDoor({
+      clientAuth: this.tls.listener(name)?.clientAuth ?? 'none',
+      tenants: name === 'clients' ? this.tenants : null,
+      wallMs: () => this.runtime.clock.wallMs(),
+      onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
+    });
+  }
+
+  private tierDoor(): Door {
+    const { clock, log } = this.runtime;
+    return openTierDoor({
+      region: this.options.region as RegionId,
+      contexts: this.contexts,
+      clock,
+      log,
+      onRefused: (reason) => this.metrics.add('tier_refusals_total', { reason }),
+    });
+  }
+
   private async listenOn(
     name: Exclude<ListenerName, 'links'>,
     routes: readonly Route[],
   ): Promise<number> {
     const { clock, timers } = this.runtime;
     const listen = this.options[name];
-    if (listen === null) throw new Error(`no address for the ${name} listener`);
+    if (!listen) throw new Error(`no address for the ${name} listener`);
     const tls = this.tls.listener(name);
     const listener = await startHttpListener({
       listen,
       source: name === 'clients' ? this.worker?.source : undefined,
       tls,
       handshakeFailed: this.tls.failedAt(name),
-      door: openDoor({
-        clientAuth: tls?.clientAuth ?? 'none',
-        tenants: name === 'clients' ? this.tenants : null,
-        wallMs: () => clock.wallMs(),
-        onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
-      }),
+      door: name === 'tier' ? this.tierDoor() : this.clientDoor(name),
       clock,
       timers,
       limits: listenerLimits(this.shell.reloadable),

@@ -1,5 +1,5 @@
-// The certificates of a regional router: of its listeners, and what engines of each pool must prove. All are opened, and
-// so checked, before anything listens, and again when a new configuration names others.
+// The certificates of a regional router: of its listeners, and what engines of each pool and global routers must prove.
+// All are opened, and so checked, before anything listens, and again when a new configuration names others.
 
 import type { PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
@@ -8,9 +8,9 @@ import { TlsStore, type TlsMaterial } from '../../shared/runtime/tls-material.ts
 import type { HandshakeFailed, ServerTls } from '../../shared/runtime/tls-server.ts';
 import type { MetricName } from './metrics.ts';
 import type { Listen } from '../gateway/gateway-options.ts';
-import type { PoolOptions, RouterOptions } from './options.ts';
+import type { PeerTls, PoolOptions, RouterOptions } from './options.ts';
 
-export type ListenerName = 'clients' | 'links' | 'admin';
+export type ListenerName = 'clients' | 'links' | 'admin' | 'tier';
 
 /** The same words about the same address come again after this time, ms. */
 const SAY_AGAIN_MS = 60_000;
@@ -23,6 +23,7 @@ export class RegionalTls {
   private readonly listeners = new Map<ListenerName, ServerTls>();
   private readonly said = new Map<string, number>();
   private trusts: ReadonlyMap<string, PeerTrust> = new Map();
+  private uplink: PeerTrust | null = null;
 
   /** Throws a `FleetError` with one line where files cannot be used. */
   constructor(options: RouterOptions, runtime: RoleRuntime, metrics: Metrics<MetricName>) {
@@ -33,6 +34,8 @@ export class RegionalTls {
       this.openListener('clients', options.clients);
       this.openListener('links', options.links);
       if (options.admin !== null) this.openListener('admin', options.admin);
+      if (options.tier) this.openListener('tier', options.tier);
+      if (options.uplink?.tls) this.uplink = this.trustOf(options.uplink.tls);
       this.configure(options.reloadable.pools);
     } catch (error) {
       this.store.close();
@@ -50,13 +53,17 @@ export class RegionalTls {
     return this.trusts.get(pool) ?? null;
   }
 
+  /** What global routers must prove; null: what the system's CAs vouch for. */
+  uplinkTrust(): PeerTrust | null {
+    return this.uplink;
+  }
+
   /** Pools of a new generation. Throws, and changes nothing, where files cannot be used. */
   configure(pools: readonly PoolOptions[]): void {
     const trusts = new Map<string, PeerTrust>();
     for (const { id, engineTls } of pools) {
       if (engineTls === null) continue;
-      const { serverName, ...paths } = engineTls;
-      trusts.set(id, { material: this.store.open(paths), serverName });
+      trusts.set(id, this.trustOf(engineTls));
     }
     this.trusts = trusts;
     this.store.retain(this.used());
@@ -92,8 +99,13 @@ export class RegionalTls {
     this.listeners.set(name, { material: this.store.open({ cert, key, ca }), clientAuth });
   }
 
+  private trustOf({ serverName, ...paths }: PeerTls): PeerTrust {
+    return { material: this.store.open(paths), serverName };
+  }
+
   private used(): ReadonlySet<TlsMaterial> {
-    const all = [...this.listeners.values(), ...this.trusts.values()];
+    const uplink = this.uplink === null ? [] : [this.uplink];
+    const all = [...this.listeners.values(), ...this.trusts.values(), ...uplink];
     return new Set(all.map(({ material }) => material));
   }
 

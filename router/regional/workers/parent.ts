@@ -365,6 +365,8 @@ function adminAlone(options: RouterOptions): RouterOptions {
     ...options,
     clients: { ...clients, tls: null },
     links: { ...links, tls: null },
+    tier: null,
+    uplink: null,
     reloadable: { ...reloadable, pools: [] },
   };
 }
