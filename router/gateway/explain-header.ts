@@ -7,8 +7,13 @@ import type { Candidate, Decision } from '../../shared/model/decision.ts';
 export const EXPLAIN_BYTES = 2_048;
 
 export function explainHeader(decision: Decision): string {
-  for (let shown = decision.candidates.length; ; shown -= 1) {
-    const text = asciiJson(brief(decision, shown));
+  return fitting(decision.candidates.length, (shown) => brief(decision, shown));
+}
+
+/** The longest of what `brief` says with so many of `candidates` that is short enough. */
+export function fitting(candidates: number, brief: (shown: number) => object): string {
+  for (let shown = candidates; ; shown -= 1) {
+    const text = asciiJson(brief(shown));
     if (text.length <= EXPLAIN_BYTES || shown === 0) return text;
   }
 }
@@ -43,7 +48,8 @@ function briefCandidate(candidate: Candidate): object {
   };
 }
 
-function tenth(value: number | null): number | null {
+/** To a tenth. */
+export function tenth(value: number | null): number | null {
   return value === null ? null : Math.round(value * 10) / 10;
 }
 

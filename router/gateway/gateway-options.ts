@@ -15,6 +15,12 @@ export interface ListenTls extends TlsPaths {
   readonly clientAuth: ClientAuth;
 }
 
+/** What those that we connect to by `https` or `wss` must prove, and the certificate that they are shown. */
+export interface PeerTls extends TlsPaths {
+  /** The name that their certificates must be for; null: that of the URL. */
+  readonly serverName: string | null;
+}
+
 export interface GatewayLimits {
   /** One request body, bytes. */
   readonly bodyBytes: number;

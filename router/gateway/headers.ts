@@ -28,6 +28,11 @@ export const RESPONSE_HEADERS = [
     help: "The router's id of the request; the engine sees it with the number of the attempt added.",
   },
   {
+    name: 'x-spillway-region',
+    on: 'routed answers',
+    help: 'Region that served the request, where a global router chose it. Pool, replica and tokens are then what the region says.',
+  },
+  {
     name: 'x-spillway-pool',
     on: 'routed answers',
     help: 'Pool that served the request.',
@@ -40,7 +45,7 @@ export const RESPONSE_HEADERS = [
   {
     name: 'x-spillway-route-reason',
     on: 'routed answers',
-    help: 'Why that replica: the reason of the routing decision.',
+    help: 'Why that replica, or from a global router why that region: the reason of the routing decision.',
   },
   {
     name: 'x-spillway-attempts',

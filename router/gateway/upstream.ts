@@ -56,6 +56,8 @@ export interface UpstreamOrder {
   readonly anyJson: boolean;
   /** The client did not ask for the usage chunk. */
   readonly dropUsage: boolean;
+  /** Headers of the answer that go on with it, in lower case. Absent: none. */
+  readonly passed?: readonly string[];
   readonly connectTimeoutMs: number;
   readonly firstTokenTimeoutMs: number;
   readonly stallTimeoutMs: number;
@@ -332,18 +334,24 @@ export class Upstream implements Dispatcher.DispatchHandler {
 
   private commitStream(): void {
     const contentType = contentTypeOf(this.headers);
-    this.commit({ stream: true, contentType, length: null, passed: {} });
+    this.commit({ stream: true, contentType, length: null, passed: this.passedHeaders() });
   }
 
   private commitAnswer(contentType: string, length: number | null): void {
     const metadata = sane(this.headers[METADATA], METADATA_CHARS);
     const passes = this.order.anyJson && metadata !== null;
-    this.commit({
-      stream: false,
-      contentType,
-      length,
-      passed: passes ? { [METADATA]: metadata } : {},
-    });
+    const passed = this.passedHeaders();
+    if (passes) passed[METADATA] = metadata;
+    this.commit({ stream: false, contentType, length, passed });
+  }
+
+  private passedHeaders(): Record<string, string> {
+    const passed: Record<string, string> = {};
+    for (const name of this.order.passed ?? []) {
+      const value = sane(this.headers[name], TYPE_CHARS);
+      if (value !== null) passed[name] = value;
+    }
+    return passed;
   }
 
   private failed(piece: Buffer): void {

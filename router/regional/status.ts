@@ -3,6 +3,7 @@
 import type { ConfigView } from '../../shared/config/state.ts';
 import type { LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
+import { configLines } from '../gateway/config-lines.ts';
 import type { Readiness } from '../gateway/readiness.ts';
 import type { PoolStatus, RegionalStatus, ReplicaStatus, TargetStatus } from './core.ts';
 
@@ -78,7 +79,7 @@ export function statusText(status: RouterStatus): string {
       `${status.links} links, ${status.openRequests} open requests`,
   ];
   for (const worker of status.workers ?? []) lines.push(workerLine(worker));
-  if (status.config !== null) lines.push(...configLines(status.config));
+  lines.push(...configLines(status.config));
   for (const pool of status.pools) lines.push('', ...poolLines(pool));
   return `${lines.join('\n')}\n`;
 }
@@ -94,14 +95,6 @@ function workerLine(worker: WorkerStatus): string {
     ...(silent ? ['does not answer'] : []),
   ];
   return `worker ${number} (${pid ?? 'no process'}): ${says.join(', ')}`;
-}
-
-/** Only what somebody has to do something about. */
-function configLines({ generation, lastReloadOk, lastError, restartFields }: ConfigView): string[] {
-  const problems = (lastError ?? '').split('\n').map((line) => `  ${line}`);
-  const refused = [`configuration refused, generation ${generation} stays:`, ...problems];
-  const waits = [`these fields wait for a restart: ${restartFields.join(', ')}`];
-  return [...(lastReloadOk ? [] : refused), ...(restartFields.length === 0 ? [] : waits)];
 }
 
 function poolLines(pool: PoolStatus): string[] {

@@ -8,6 +8,7 @@
 
 import type { OnReadOpts, Socket } from 'node:net';
 import { Pool, buildConnector } from 'undici';
+import { systemClock } from './clock.ts';
 import { watchReuse } from './reused-connections.ts';
 import type { TlsMaterial } from './tls-material.ts';
 import { tlsFailure, watchPeer } from './tls-peer.ts';
@@ -43,19 +44,30 @@ interface Entry {
   readonly pool: Pool;
 }
 
+export interface PoolHabits {
+  /** Connections that are idle for so long are closed, ms; absent: 3 s. */
+  readonly idleCloseMs?: number;
+  /** A connection stands: how long its peer took to accept it, one round trip, ms. */
+  readonly connected?: (origin: string, rttMs: number) => void;
+}
+
 /** `connectTimeoutMs` bounds each connection attempt; the name look-up is part of it. */
-export function createHttpPools(connectTimeoutMs: number, refused?: RefusedPeer): HttpPools {
+export function createHttpPools(
+  connectTimeoutMs: number,
+  refused?: RefusedPeer,
+  { idleCloseMs = IDLE_CLOSE_MS, connected }: PoolHabits = {},
+): HttpPools {
   const entries = new Map<string, Entry>();
 
   const open = (origin: string, trust: PeerTrust | null): Entry => ({
     origin,
     trust,
     pool: new Pool(origin, {
-      connect: connector({ origin, trust, connectTimeoutMs, refused }),
+      connect: connector({ origin, trust, connectTimeoutMs, refused, connected }),
       pipelining: 1,
       allowH2: false,
-      keepAliveTimeout: IDLE_CLOSE_MS,
-      keepAliveMaxTimeout: IDLE_CLOSE_MS,
+      keepAliveTimeout: idleCloseMs,
+      keepAliveMaxTimeout: idleCloseMs,
       headersTimeout: 0,
       bodyTimeout: 0,
     }),
@@ -94,6 +106,7 @@ interface ConnectorOptions {
   readonly trust: PeerTrust | null;
   readonly connectTimeoutMs: number;
   readonly refused: RefusedPeer | undefined;
+  readonly connected: PoolHabits['connected'];
 }
 
 /**
@@ -109,7 +122,7 @@ const READ: OnReadOpts = {
 };
 
 function connector(options: ConnectorOptions): buildConnector.connector {
-  const { origin, trust, connectTimeoutMs, refused } = options;
+  const { origin, trust, connectTimeoutMs, refused, connected } = options;
   const build = (): buildConnector.connector =>
     buildConnector({
       timeout: connectTimeoutMs,
@@ -151,7 +164,15 @@ function connector(options: ConnectorOptions): buildConnector.connector {
       );
     }) as unknown as Parameters<typeof watchPeer>[0];
     const peer = watchPeer(attempt);
+    if (connected !== undefined) timeConnect(attempt, (rttMs) => connected(origin, rttMs));
   };
+}
+
+/** From the name's look-up, where there is one, to the peer's answer: a handshake of TLS comes after it. */
+function timeConnect(socket: Socket, tell: (rttMs: number) => void): void {
+  let sinceMs = systemClock.nowMs();
+  socket.once('lookup', () => (sinceMs = systemClock.nowMs()));
+  socket.once('connect', () => tell(systemClock.nowMs() - sinceMs));
 }
 
 function codeOf(error: Error): { code?: unknown } {

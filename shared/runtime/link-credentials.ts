@@ -16,6 +16,8 @@ export interface LinkCredential {
   readonly secret: string;
   /** Null = any. */
   readonly speaksFor: readonly string[] | null;
+  /** Beside a valid certificate that bears one of these names alone. Absent or empty: whatever is shown. */
+  readonly names?: readonly string[];
 }
 
 /** What a valid certificate alone may speak for. */
@@ -58,7 +60,9 @@ export function grantFor(rules: LinkRules, presented: Presented): LinkGrant {
     const open = rules.openNearby !== false && near && clientAuth !== 'required';
     return { kind: open ? 'any' : 'refused' };
   }
-  return together([...named, ...ofSecret(credentials, presented.authorization)]);
+  const shown = certified ? certificate.certificate : null;
+  const fitting = credentials.filter(({ names = [] }) => names.length === 0 || bears(shown, names));
+  return together([...named, ...ofSecret(fitting, presented.authorization)]);
 }
 
 export function grants(grant: LinkGrant, name: string): boolean {
@@ -73,6 +77,10 @@ function ofSecret(credentials: readonly LinkCredential[], authorization?: string
   return credentials
     .filter(({ secret }) => timingSafeEqual(digest(secret), presented))
     .map(({ speaksFor }) => speaksFor);
+}
+
+function bears(certificate: X509Certificate | null, names: readonly string[]): boolean {
+  return certificate !== null && bearsName(certificate, names);
 }
 
 function ofCertificate(rules: readonly CertificateRule[], certificate: X509Certificate): Names[] {

@@ -1,0 +1,211 @@
+// A small generation through the whole path to each region, as a client's would go: signed, streamed, and timed at this end.
+//
+//   first token   what a client would wait, network and all
+//   spacing       a stream whose pieces come together although the region began to answer long before has been held back
+//                 on the way: something between the tiers buffers. The region says in its head when its first token came
+//                 (`Server-Timing`), so that a fast engine is not mistaken for a buffer
+//   busy          429, 503, 529: it lives and has no room
+//
+// A region without a model that generates is not probed. What is found goes to the core; the first time that streams are
+// held back, and the first time that they are not, is said in the log.
+
+import type { Dispatcher } from 'undici';
+import { errorCode } from '../../shared/lib/error-code.ts';
+import type { LeaseId, RegionId, RouterId } from '../../shared/model/ids.ts';
+import type { Metrics } from '../../shared/runtime/metrics.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { isBackPressure } from '../gateway/engine-answer.ts';
+import { EventScan } from '../gateway/event-scan.ts';
+import { signContext } from '../gateway/tier-context.ts';
+import { CONTEXT_HEADER } from '../gateway/tier-door.ts';
+import type { RegionConnections } from './connections.ts';
+import type { GlobalEvent, RegionProbe } from './events.ts';
+import type { MetricName } from './metrics.ts';
+import type { ProbeOptions, RegionOptions } from './options.ts';
+import { isHeldBack, regionTtftMs } from './probe-spacing.ts';
+
+export interface ProberDeps {
+  readonly runtime: RoleRuntime;
+  readonly routerId: RouterId;
+  readonly metrics: Metrics<MetricName>;
+  readonly options: ProbeOptions;
+  readonly connections: RegionConnections;
+  readonly regions: () => readonly RegionOptions[];
+  readonly modelsOf: (region: RegionId) => ReadonlyMap<string, number | null>;
+  readonly post: (event: GlobalEvent) => void;
+}
+
+const LOOK_MS = 1_000;
+const TOKENS = 24;
+const MAX_EVENT_BYTES = 64 * 1024;
+const MAX_ANSWER_BYTES = 256 * 1024;
+/** Of whom it is, in logs of the region. */
+const TENANT = 'spillway-probe';
+const PROMPT = 'Count from 1 to 40, separated by spaces.';
+const LIMITS = { max_tokens: TOKENS, temperature: 0, stream: true } as const;
+
+/** Path and body but for the model, in the order of asking. */
+const WAYS: readonly (readonly [string, object])[] = [
+  ['/v1/chat/completions', { messages: [{ role: 'user', content: PROMPT }], ...LIMITS }],
+  ['/v1/completions', { prompt: PROMPT, ...LIMITS }],
+];
+const NOT_OFFERED: readonly number[] = [400, 404, 405, 501];
+
+interface Probed {
+  dueMs: number;
+  running: boolean;
+  heldBack: boolean | null;
+}
+
+/** What came of one: null where nothing of the kind is offered. */
+type Outcome = RegionProbe | null;
+
+export class RegionProber {
+  private readonly deps: ProberDeps;
+  private readonly probed = new Map<RegionId, Probed>();
+  private readonly stop: () => void;
+  private readonly ended = new AbortController();
+  private sent = 0;
+
+  constructor(deps: ProberDeps) {
+    this.deps = deps;
+    const { timers } = deps.runtime;
+    this.stop = timers.every(Math.min(LOOK_MS, deps.options.intervalMs), () => this.look());
+  }
+
+  close(): void {
+    this.stop();
+    this.ended.abort();
+  }
+
+  private look(): void {
+    const { runtime, options } = this.deps;
+    const nowMs = runtime.clock.nowMs();
+    const regions = this.deps.regions();
+    for (const id of this.probed.keys()) {
+      if (!regions.some((region) => region.id === id)) this.probed.delete(id);
+    }
+    for (const region of regions) {
+      const state = this.probed.get(region.id) ?? { dueMs: 0, running: false, heldBack: null };
+      this.probed.set(region.id, state);
+      const [model] = this.deps.modelsOf(region.id).keys();
+      if (state.running || nowMs < state.dueMs || region.rollout === 'off') continue;
+      if (model === undefined) continue;
+      // Routers that were started together do not stay together.
+      state.dueMs = nowMs + options.intervalMs * (0.9 + 0.2 * runtime.random.next());
+      state.running = true;
+      void this.probe(region, model).then((outcome) => {
+        state.running = false;
+        if (outcome !== null) this.tell(region.id, state, outcome);
+      });
+    }
+  }
+
+  private tell(region: RegionId, state: Probed, result: RegionProbe): void {
+    if (this.ended.signal.aborted) return;
+    const { metrics, runtime, post } = this.deps;
+    metrics.add('region_probes_total', { region, result: result.kind });
+    if (result.kind === 'good') {
+      const { ttftMs, buffered } = result;
+      metrics.set('region_probe_ttft_seconds', ttftMs / 1_000, { region });
+      if (buffered !== null) metrics.set('region_probe_buffered', Number(buffered), { region });
+      const before = state.heldBack ?? false;
+      if (buffered !== null && buffered !== before) {
+        if (buffered) runtime.log.warn({ region, ttftMs }, 'streams_held_back');
+        else runtime.log.info({ region }, 'streams_pass');
+      }
+      state.heldBack = buffered ?? state.heldBack;
+    }
+    post({ kind: 'probed', region, result });
+  }
+
+  /** Never rejects. */
+  private async probe(region: RegionOptions, model: string): Promise<Outcome> {
+    const signal = AbortSignal.any([
+      AbortSignal.timeout(this.deps.options.timeoutMs),
+      this.ended.signal,
+    ]);
+    try {
+      for (const [path, body] of WAYS) {
+        const outcome = await this.ask(region, { path, body: { model, ...body }, signal });
+        if (outcome !== null) return outcome;
+      }
+      return null;
+    } catch (error) {
+      const name = error instanceof Error ? error.name : 'unknown';
+      return { kind: 'failed', detail: errorCode(error) ?? name };
+    }
+  }
+
+  private async ask(
+    region: RegionOptions,
+    what: { readonly path: string; readonly body: object; readonly signal: AbortSignal },
+  ): Promise<Outcome> {
+    const { clock } = this.deps.runtime;
+    const pool = this.deps.connections.poolOf(region.id);
+    if (pool === null) return null;
+    const body = Buffer.from(JSON.stringify(what.body));
+    const sentMs = clock.nowMs();
+    const answer = await pool.request({
+      path: what.path,
+      method: 'POST',
+      headers: this.headers(region, what.path, body),
+      body,
+      signal: what.signal,
+    });
+    const { statusCode } = answer;
+    if (statusCode !== 200) {
+      await answer.body.dump({ limit: MAX_ANSWER_BYTES });
+      if (isBackPressure(statusCode)) return { kind: 'busy' };
+      if (NOT_OFFERED.includes(statusCode)) return null;
+      return { kind: 'failed', detail: `status ${statusCode}` };
+    }
+    return this.read(answer, sentMs);
+  }
+
+  private headers(region: RegionOptions, path: string, body: Buffer): Record<string, string> {
+    const { routerId, runtime } = this.deps;
+    this.sent += 1;
+    const attempt = `probe-${routerId}-${this.sent}` as LeaseId;
+    const context = {
+      ...{ attempt, from: routerId, seq: 0, tenant: TENANT, saltGroup: TENANT, residency: null },
+      ...{ conversation: null, away: false, awayForMs: 0, zones: null },
+      deadlineInMs: this.deps.options.timeoutMs,
+    };
+    const to = { region: region.id, key: region.tierKey, bound: { method: 'POST', path, body } };
+    return {
+      'content-type': 'application/json',
+      'x-request-id': attempt,
+      [CONTEXT_HEADER]: signContext(context, to, runtime.clock.wallMs()),
+    };
+  }
+
+  private async read({ headers, body }: Dispatcher.ResponseData, sentMs: number): Promise<Outcome> {
+    const { clock } = this.deps.runtime;
+    const scan = new EventScan(false, MAX_EVENT_BYTES);
+    const arrivals: number[] = [];
+    let bytes = 0;
+    for await (const piece of body as AsyncIterable<Buffer>) {
+      bytes += piece.length;
+      if (bytes > MAX_ANSWER_BYTES) return { kind: 'failed', detail: 'too long an answer' };
+      const { dataEvents, fault } = scan.push(piece);
+      if (fault !== null) return faultOf(fault);
+      const nowMs = clock.nowMs();
+      for (let k = 0; k < dataEvents; k += 1) arrivals.push(nowMs);
+    }
+    const [first] = arrivals;
+    if (first === undefined || !scan.done) return { kind: 'failed', detail: 'a cut stream' };
+    const ttftMs = first - sentMs;
+    const buffered = isHeldBack(arrivals, {
+      gapMs: this.deps.options.gapMs,
+      lateMs: ttftMs - regionTtftMs(headers['server-timing']),
+    });
+    return { kind: 'good', ttftMs, buffered };
+  }
+}
+
+/** An error as an event, behind comments that had sent the status before. */
+function faultOf(fault: NonNullable<ReturnType<EventScan['push']>['fault']>): RegionProbe {
+  if (fault.kind === 'error_event' && isBackPressure(fault.status)) return { kind: 'busy' };
+  return { kind: 'failed', detail: 'an error in the stream' };
+}

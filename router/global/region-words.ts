@@ -1,0 +1,100 @@
+// What a global router says of an attempt: the region and pool it went to, and what was estimated of it.
+
+import type { GlobalDecision, RegionCandidate } from '../../shared/model/global-decision.ts';
+import type { LabelValues } from '../../shared/runtime/metrics.ts';
+import { fitting, tenth } from '../gateway/explain-header.ts';
+import type { AnswerHeaders } from '../gateway/reply.ts';
+import type { Outgoing, RoutedFacts, TierWords } from '../gateway/tier-words.ts';
+import type { UpstreamOrder } from '../gateway/upstream.ts';
+import type { GlobalAttempt } from './events.ts';
+import { regionOrder, type RegionOrderDeps } from './region-order.ts';
+
+export const NOWHERE: LabelValues = { region: 'none', pool: 'none' };
+
+export class RegionWords implements TierWords<GlobalAttempt, GlobalDecision> {
+  readonly interrupted = 'The region failed while it was answering; the answer is incomplete.';
+  private readonly deps: RegionOrderDeps;
+
+  constructor(deps: RegionOrderDeps) {
+    this.deps = deps;
+  }
+
+  place(attempt: GlobalAttempt | null): LabelValues {
+    return attempt === null ? NOWHERE : { region: attempt.region, pool: attempt.pool };
+  }
+
+  logFields(attempt: GlobalAttempt | null) {
+    return {
+      region: attempt?.region ?? null,
+      pool: attempt?.pool ?? null,
+      away: attempt?.away === true ? 'yes' : null,
+      networkMs: attempt?.networkMs ?? null,
+      waitMs: attempt?.queueMs ?? null,
+      prefillMs: attempt?.prefillMs ?? null,
+      predictedTtftMs: attempt?.predictedTtftMs ?? null,
+      predictedPromptTokens: attempt?.predictedPromptTokens ?? null,
+      predictedCachedTokens: attempt?.predictedCachedTokens ?? null,
+    };
+  }
+
+  headers(facts: RoutedFacts<GlobalAttempt, GlobalDecision>): AnswerHeaders {
+    const { attempt, decision, attempts, queueMs } = facts;
+    const headers: AnswerHeaders = { 'server-timing': facts.timing };
+    if (decision !== null && facts.explain) headers['x-spillway-explain'] = explained(decision);
+    if (decision !== null) headers['x-spillway-route-reason'] = decision.reason;
+    if (attempt === null) return headers;
+    headers['x-spillway-region'] = attempt.region;
+    headers['x-spillway-attempts'] = String(attempts);
+    if (queueMs !== null) headers['x-spillway-queue-ms'] = whole(queueMs);
+    if (attempt.predictedTtftMs !== null) {
+      headers['x-spillway-predicted-ttft-ms'] = whole(attempt.predictedTtftMs);
+    }
+    return headers;
+  }
+
+  /** A prompt has one token at least: none stands for no prompt, and nothing was predicted of it. */
+  cachedTokens(attempt: GlobalAttempt): number | null {
+    return attempt.predictedPromptTokens > 0 ? attempt.predictedCachedTokens : null;
+  }
+
+  order(outgoing: Outgoing, attempt: GlobalAttempt): UpstreamOrder {
+    return regionOrder(outgoing, attempt, this.deps);
+  }
+
+  /** Which names are adapters is known in the regions, and keeps no conversation apart here. */
+  loraOf(): null {
+    return null;
+  }
+}
+
+function explained({ kind, reason, region, pool, candidates }: GlobalDecision): string {
+  return fitting(candidates.length, (shown) => ({
+    kind,
+    reason,
+    ...(region === null ? {} : { region }),
+    ...(pool === null ? {} : { pool }),
+    candidates: candidates.slice(0, shown).map(brief),
+    ...(shown === candidates.length ? {} : { more: candidates.length - shown }),
+  }));
+}
+
+function brief(candidate: RegionCandidate): object {
+  const { region, removed, home } = candidate;
+  if (removed !== null) return { region, removed };
+  return {
+    region,
+    ...(home ? { home } : {}),
+    ttftMs: tenth(candidate.ttftMs),
+    networkMs: tenth(candidate.networkMs),
+    queueMs: tenth(candidate.queueMs),
+    prefillMs: tenth(candidate.prefillMs),
+    costMs: tenth(candidate.costMs),
+    cached: candidate.cachedTokens,
+    ...(candidate.creditMs === null ? {} : { creditMs: tenth(candidate.creditMs) }),
+    p: Math.round(candidate.drawProbability * 1_000) / 1_000,
+  };
+}
+
+function whole(value: number): string {
+  return String(Math.round(value));
+}

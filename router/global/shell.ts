@@ -1,0 +1,180 @@
+// A global router's shell: it turns the world into events for the core and carries the core's effects out. What comes in
+// through which door is in the desks; this joins them.
+
+import type { GlobalDecision } from '../../shared/model/global-decision.ts';
+import type { LeaseId, RegionId, RouterId } from '../../shared/model/ids.ts';
+import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
+import type { Metrics } from '../../shared/runtime/metrics.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import type { Canonicaliser } from '../gateway/canonical.ts';
+import type { GatewayReloadable } from '../gateway/gateway-options.ts';
+import { RequestDesk } from '../gateway/request-desk.ts';
+import { Unserved } from '../gateway/unserved.ts';
+import type { RequestEvent, RouteRequest } from '../policy/request-events.ts';
+import { RegionConnections } from './connections.ts';
+import type { GlobalAttempt, GlobalCoreConfig, GlobalEffect, GlobalEvent } from './events.ts';
+import type { MetricName } from './metrics.ts';
+import type { GlobalOptions, GlobalReloadable } from './options.ts';
+import { RegionDesk } from './region-desk.ts';
+import { NOWHERE, RegionWords } from './region-words.ts';
+import type { GlobalTls } from './tls.ts';
+
+export interface GlobalShellDeps {
+  readonly core: CoreMachine<GlobalEvent, GlobalEffect> & {
+    explain(request: RouteRequest, nowMs: number): GlobalDecision;
+  };
+  readonly routerId: RouterId;
+  readonly options: GlobalOptions;
+  readonly runtime: RoleRuntime;
+  readonly metrics: Metrics<MetricName>;
+  readonly tls: GlobalTls;
+  readonly canonicaliser: Canonicaliser;
+}
+
+/** A region says with these that it knows nothing of us, of this request, or that it should not have got it. */
+const OUR_FAULT = /^status (401|403|421)$/;
+/** The same words about the same region come again after this time, ms. */
+const SAY_AGAIN_MS = 60_000;
+
+export class GlobalShell {
+  readonly requests: RequestDesk<GlobalAttempt, GlobalDecision>;
+  readonly unserved: Unserved;
+  readonly links: RegionDesk;
+  readonly connections: RegionConnections;
+  reloadable: GlobalReloadable;
+  private readonly deps: GlobalShellDeps;
+  private readonly driver: CoreDriver<GlobalEvent, GlobalEffect>;
+  /** Where each attempt under way went. */
+  private readonly regionOf = new Map<LeaseId, RegionId>();
+  private readonly saidMs = new Map<string, number>();
+
+  constructor(deps: GlobalShellDeps) {
+    this.deps = deps;
+    const { core, runtime, metrics, options, tls, routerId, canonicaliser } = deps;
+    this.reloadable = options.reloadable;
+    this.unserved = new Unserved({ runtime, metrics, nowhere: NOWHERE });
+    this.driver = new CoreDriver({
+      core,
+      tick: { kind: 'tick' },
+      clock: runtime.clock,
+      timers: runtime.timers,
+      carry: (effect) => this.carry(effect),
+      onBug: (error, event) => {
+        this.unserved.bug(error);
+        this.requests.breakOff(event);
+      },
+    });
+    const post = this.post;
+    this.links = new RegionDesk({
+      ...{ runtime, tls, post },
+      listen: options.links,
+      regions: () => this.reloadable.regions,
+      ended: (reason) => metrics.add('link_ends_total', { reason }),
+    });
+    const { settings, regions } = this.reloadable;
+    this.connections = new RegionConnections(
+      { connectTimeoutMs: settings.connectTimeoutMs, tls, log: runtime.log, post },
+      regions,
+    );
+    const words = new RegionWords({
+      routerId,
+      connections: this.connections,
+      keyOf: (region) => this.keyOf(region),
+      wallMs: () => runtime.clock.wallMs(),
+    });
+    this.requests = new RequestDesk(
+      { runtime, metrics, words, canonicaliser, post: (event) => this.ofRequest(event) },
+      gatewayReloadable(this.reloadable),
+    );
+  }
+
+  readonly post = (event: GlobalEvent): void => this.driver.post(event);
+
+  /** What signs for a region; null where there is none. */
+  keyOf(region: string) {
+    return this.reloadable.regions.find(({ id }) => id === region)?.tierKey ?? null;
+  }
+
+  configure(reloadable: GlobalReloadable): void {
+    this.reloadable = reloadable;
+    this.connections.configure(reloadable.regions);
+    this.requests.configure(gatewayReloadable(reloadable));
+    this.driver.post({ kind: 'configured', config: coreConfig(this.deps.options, reloadable) });
+  }
+
+  /** New arrivals are refused from here on. */
+  drain(): void {
+    this.driver.post({ kind: 'drain' });
+  }
+
+  async close(): Promise<void> {
+    this.requests.cutOff();
+    await this.links.close();
+    this.driver.stop();
+    await this.connections.close();
+  }
+
+  private carry(effect: GlobalEffect): void {
+    switch (effect.kind) {
+      case 'attempt':
+        return this.attempt(effect);
+      case 'queued':
+        return this.requests.queued(effect);
+      case 'refuse':
+        return this.requests.refuse(effect);
+      case 'abort':
+        return this.requests.abort(effect);
+      case 'extend':
+        return this.requests.extend(effect);
+      case 'send':
+        return this.links.send(effect.link, effect.message);
+      case 'close':
+        return this.links.closeLink(effect.link, effect.reason);
+      case 'limit':
+        return this.deps.metrics.add('limit_hits_total', { limit: effect.limit });
+      case 'log':
+        return this.deps.runtime.log[effect.level](effect.fields, effect.code);
+    }
+  }
+
+  private attempt({ attempt, decision }: Extract<GlobalEffect, { kind: 'attempt' }>): void {
+    const { lease, region } = attempt;
+    this.regionOf.set(lease, region);
+    this.requests.attempt(attempt, decision);
+    this.connections.look(region);
+  }
+
+  private ofRequest(event: RequestEvent): void {
+    this.driver.post(event);
+    if (event.kind !== 'attemptEnded') return;
+    const region = this.regionOf.get(event.lease);
+    if (region === undefined) return;
+    this.regionOf.delete(event.lease);
+    this.connections.look(region);
+    if (event.result.kind === 'serverFault') this.sayWhoseFault(region, event.result.detail);
+  }
+
+  /** Keys, clocks or lists of the two tiers that do not agree are for an operator to mend. */
+  private sayWhoseFault(region: RegionId, detail: string): void {
+    const status = OUR_FAULT.exec(detail)?.[1];
+    if (status === undefined) return;
+    const { metrics, runtime } = this.deps;
+    metrics.add('tier_refusals_total', { region, status });
+    const words = `${region} ${status}`;
+    const nowMs = runtime.clock.nowMs();
+    if (nowMs - (this.saidMs.get(words) ?? Number.NEGATIVE_INFINITY) < SAY_AGAIN_MS) return;
+    this.saidMs.set(words, nowMs);
+    runtime.log.error({ region, status: Number(status) }, 'region_refuses_tier');
+  }
+}
+
+function gatewayReloadable({ limits, surface, settings }: GlobalReloadable): GatewayReloadable {
+  return { limits, surface, keepAliveAfterMs: settings.keepAliveAfterMs };
+}
+
+export function coreConfig(
+  { zone }: GlobalOptions,
+  { settings, regions, tenants }: GlobalReloadable,
+): GlobalCoreConfig {
+  return { settings, zone, regions, tenants };
+}
