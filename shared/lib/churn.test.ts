@@ -55,7 +55,7 @@ setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as (how: { type: 'minor' | 'major' }) => void;
 
 /** Bytes that have grown old of 6,000 entries that came and went, 20 at a time, after a table had grown old. */
-function grownOld(map: Pick<Map<number, unknown>, 'set' | 'delete'>): number {
+function grownOld(map: Churned): number {
   const old = (): number =>
     getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')
       ?.space_used_size ?? Number.NaN;
@@ -71,6 +71,11 @@ function grownOld(map: Pick<Map<number, unknown>, 'set' | 'delete'>): number {
     if (key % 100 === 0) collect({ type: 'minor' });
   }
   return old() - before;
+}
+
+interface Churned {
+  set(key: number, value: unknown): unknown;
+  delete(key: number): boolean;
 }
 
 test('what has gone does not grow old, as it does in a Map one of whose tables has', () => {
