@@ -4,6 +4,7 @@ import { FleetError } from '../../shared/errors.ts';
 import { API_ROUTES, type ApiRoute } from './api-routes.ts';
 import type { Call, Route } from './http-listener.ts';
 import type { RequestDesk } from './request-desk.ts';
+import { mayUse, type Tenant } from './tenants.ts';
 import type { Unserved } from './unserved.ts';
 
 export interface ServedModel {
@@ -19,8 +20,8 @@ export interface ServedModel {
 export interface ClientSource {
   readonly requests: Pick<RequestDesk, 'forward'>;
   readonly unserved: Pick<Unserved, 'answered'>;
-  /** What clients may name now. */
-  readonly served: () => readonly ServedModel[];
+  /** What a tenant may name now, as far as the tier goes by more than its list of models. */
+  readonly served: (tenant: Tenant) => readonly ServedModel[];
 }
 
 export function clientRoutes({ requests, unserved, served }: ClientSource): readonly Route[] {
@@ -38,7 +39,7 @@ export function clientRoutes({ requests, unserved, served }: ClientSource): read
       path: '/v1/models',
       audience: 'clients',
       handle: (call) => {
-        sendJson(call, { object: 'list', data: served().map(modelObject) });
+        sendJson(call, { object: 'list', data: usable(call, served).map(modelObject) });
         unserved.answered(call);
       },
     },
@@ -47,11 +48,15 @@ export function clientRoutes({ requests, unserved, served }: ClientSource): read
       path: '/v1/models/',
       audience: 'clients',
       handle: (call) => {
-        oneModel(call, served());
+        oneModel(call, usable(call, served));
         unserved.answered(call);
       },
     },
   ];
+}
+
+function usable({ tenant }: Call, served: ClientSource['served']): readonly ServedModel[] {
+  return served(tenant).filter(({ id }) => mayUse(tenant, id));
 }
 
 function oneModel(call: Call, served: readonly ServedModel[]): void {

@@ -10,9 +10,10 @@ import { createLog, type Logger } from '../../shared/runtime/log.ts';
 import { createMetrics, type Metrics } from '../../shared/runtime/metrics.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { Canonicaliser } from '../../router/gateway/canonical.ts';
+import { openDoor } from '../../router/gateway/client-door.ts';
 import { clientRoutes } from '../../router/gateway/client-routes.ts';
 import { startHttpListener } from '../../router/gateway/http-listener.ts';
-import { NOBODY, UNTENANTED, type TenancyOptions } from '../../router/gateway/tenants.ts';
+import { Tenants, UNTENANTED, type TenancyOptions } from '../../router/gateway/tenants.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../../router/regional/metrics.ts';
 import type { GatewayLimits, SurfaceOptions } from '../../router/gateway/gateway-options.ts';
 import type { PoolOptions, RouterOptions } from '../../router/regional/options.ts';
@@ -118,7 +119,12 @@ export async function startHarness(
     listen: options.clients,
     tls: null,
     handshakeFailed: () => undefined,
-    door: () => NOBODY,
+    door: openDoor({
+      clientAuth: 'none',
+      tenants: new Tenants(options.reloadable.tenancy),
+      wallMs: () => systemClock.wallMs(),
+      onRefused: (credential) => metrics.add('client_refusals_total', { credential }),
+    }),
     clock: systemClock,
     timers: systemTimers,
     limits: { ...limits, connections: changes.connections ?? 10_000 },
