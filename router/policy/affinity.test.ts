@@ -1,0 +1,92 @@
+import { describe, expect, test } from 'vitest';
+import type { RegionId } from '../../shared/model/ids.ts';
+import { ConversationMemory, MatchedShare, type AwayReport } from './affinity.ts';
+
+const LIMITS = { affinityMax: 3, affinityLifeMs: 60_000 };
+const HERE = 'here' as RegionId;
+const THERE = 'there' as RegionId;
+
+function dwelling(region: RegionId, atMs: number) {
+  return { region, tokens: 100, atMs, sinceMs: 0, movedMs: null };
+}
+
+function away(keys: readonly string[], more: Partial<AwayReport> = {}): AwayReport {
+  const here = keys.map((key) => ({ key, tokens: 10, idleMs: 100, awayForMs: 500 }));
+  return { snapshot: false, here, gone: [], ...more };
+}
+
+describe('what this router has sent', () => {
+  test('is remembered up to a number; the least recently noted goes first', () => {
+    const memory = new ConversationMemory();
+    for (const key of ['a', 'b', 'c']) memory.noted(key, dwelling(HERE, 1), LIMITS);
+    memory.noted('a', dwelling(THERE, 2), LIMITS);
+    memory.noted('d', dwelling(HERE, 3), LIMITS);
+    expect(memory.find('b', LIMITS, 3)).toBeNull();
+    expect(memory.find('a', LIMITS, 3)?.region).toBe(THERE);
+    expect(memory.sizes).toEqual({ own: 3, away: 0 });
+  });
+
+  test('is forgotten after its life', () => {
+    const memory = new ConversationMemory();
+    memory.noted('a', dwelling(HERE, 0), LIMITS);
+    expect(memory.find('a', LIMITS, 60_000)).not.toBeNull();
+    expect(memory.find('a', LIMITS, 60_001)).toBeNull();
+  });
+});
+
+describe('what a region reports as away from home', () => {
+  const at = (nowMs: number) => ({ limits: LIMITS, nowMs });
+  const by = { reporter: 'r1', region: THERE };
+
+  test('is known with its age, until the region says that it is gone', () => {
+    const memory = new ConversationMemory();
+    memory.reported(by, away(['a']), at(1_000));
+    expect(memory.find('a', LIMITS, 1_000)).toEqual({
+      ...{ region: THERE, tokens: 10, atMs: 900, sinceMs: 500, movedMs: 500 },
+    });
+    memory.reported(by, away([], { gone: ['a'] }), at(1_100));
+    expect(memory.find('a', LIMITS, 1_100)).toBeNull();
+  });
+
+  test('is replaced by a snapshot of the same reporter, and by no other', () => {
+    const memory = new ConversationMemory();
+    memory.reported(by, away(['a']), at(1_000));
+    memory.reported({ reporter: 'r2', region: THERE }, away(['b'], { snapshot: true }), at(1_000));
+    memory.reported(by, away(['c'], { snapshot: true }), at(1_000));
+    const known = ['a', 'b', 'c'].filter((key) => memory.find(key, LIMITS, 1_000) !== null);
+    expect(known).toEqual(['b', 'c']);
+  });
+
+  test('is not taken back by a region where it does not live', () => {
+    const memory = new ConversationMemory();
+    memory.reported(by, away(['a']), at(1_000));
+    const other = { reporter: 'x', region: HERE };
+    memory.reported(other, away([], { gone: ['a'] }), at(1_000));
+    expect(memory.find('a', LIMITS, 1_000)?.region).toBe(THERE);
+  });
+
+  test('is bounded', () => {
+    const memory = new ConversationMemory();
+    memory.reported(by, away(['a', 'b', 'c', 'd', 'e']), at(1_000));
+    expect(memory.sizes.away).toBe(3);
+  });
+});
+
+test('of two that know a turn, the one that served it last is believed', () => {
+  const memory = new ConversationMemory();
+  memory.noted('a', dwelling(HERE, 500), LIMITS);
+  memory.reported({ reporter: 'r', region: THERE }, away(['a']), { limits: LIMITS, nowMs: 1_000 });
+  expect(memory.find('a', LIMITS, 1_000)?.region).toBe(THERE);
+  memory.noted('a', dwelling(HERE, 950), LIMITS);
+  expect(memory.find('a', LIMITS, 1_000)?.region).toBe(HERE);
+});
+
+test('prompts with earlier turns are conversations until most of them turn out to be none', () => {
+  const share = new MatchedShare();
+  expect(share.of('t')).toBe(1);
+  for (let n = 0; n < 24; n += 1) share.note('t', false);
+  expect(share.of('t')).toBeLessThan(0.3);
+  expect(share.of('u')).toBe(1);
+  for (let n = 0; n < 10; n += 1) share.note('t', true);
+  expect(share.of('t')).toBeGreaterThan(0.3);
+});
