@@ -3,6 +3,7 @@
 
 import type { HttpPools, PeerTrust } from '../../shared/runtime/http-pool.ts';
 import { engineBody } from '../gateway/openai-request.ts';
+import { ANYBODY, type Tenant } from '../gateway/tenants.ts';
 import type { Outgoing } from '../gateway/tier-words.ts';
 import type { UpstreamOrder } from '../gateway/upstream.ts';
 import type { Attempt } from './events.ts';
@@ -26,7 +27,7 @@ export function engineOrder(
     headers: engineHeaders(facts.passedHeaders, attempt, pool?.engineApiKey ?? null),
     body: engineBody(request, {
       engineModel: attempt.engineModel,
-      cacheSalt: pool?.cacheSalt ?? null,
+      cacheSalt: cacheSaltOf(pool?.cacheSalt ?? null, facts.tenant),
       enginePriority: pool?.enginePriority ?? false,
     }),
     room,
@@ -37,6 +38,15 @@ export function engineOrder(
     firstTokenTimeoutMs: attempt.firstTokenTimeoutMs,
     stallTimeoutMs: attempt.stallTimeoutMs,
   };
+}
+
+/**
+ * Keeps what the engine caches apart as the index of prefixes does: time to the first token would tell one tenant what
+ * another has asked.
+ */
+function cacheSaltOf(ofPool: string | null, { saltGroup }: Tenant): string | null {
+  if (saltGroup === ANYBODY.saltGroup) return ofPool;
+  return ofPool === null ? saltGroup : `${ofPool}:${saltGroup}`;
 }
 
 function engineHeaders(

@@ -40,7 +40,7 @@ export interface PoolOptions {
   readonly engineCidrs: readonly string[];
   /** Engines understand `priority` (`--scheduling-policy priority`): splice ours in. */
   readonly enginePriority: boolean;
-  /** `cache_salt` spliced into every engine request; null = none. */
+  /** `cache_salt` spliced into every engine request, the tenant's salt group added; null = none but that. */
   readonly cacheSalt: string | null;
 }
 

@@ -47,7 +47,7 @@ export const TENANT = z.strictObject({
   }),
   saltGroup: name('A group.').nullable().default(null).meta({
     description:
-      'Tenants of one group may find each other’s prefixes in KV caches; `null`: a group of its own.',
+      'Tenants of one group find each other’s prefixes in KV caches, others never: it goes to engines as `cache_salt`. `null`: a group of its own.',
   }),
 });
 

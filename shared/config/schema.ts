@@ -37,7 +37,8 @@ const POOL = z.strictObject({
     'Its engines understand `priority` (vLLM: `--scheduling-policy priority`).',
   ),
   cacheSalt: secret('A salt.').nullable().default(null).meta({
-    description: '`cache_salt` of every request to its engines; keeps their cache apart.',
+    description:
+      '`cache_salt` of every request to its engines, beside the salt group of its tenant; keeps their cache apart.',
   }),
 });
 

@@ -174,6 +174,8 @@ describe('a tenant', () => {
     const served = await ask(harness, 'key-of-here', 'm', { ...forged, cookie: 'c=1' });
     expect(served.statusCode).toBe(200);
     await served.body.dump();
+    // Engines keep its cache apart by the name of its group.
+    expect(JSON.parse(String(engine.received[0]?.body))).toMatchObject({ cache_salt: 'here' });
     const sent = Object.keys(engine.received[0]?.headers ?? {});
     expect(sent.filter((name) => name.startsWith('x-spillway-'))).toEqual([]);
     expect(sent).not.toContain('authorization');
