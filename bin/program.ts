@@ -6,6 +6,7 @@ import { agentCommand } from './commands/agent.ts';
 import { demoCommand } from './commands/demo.ts';
 import { drainCommand } from './commands/drain.ts';
 import { engineSimCommand } from './commands/engine-sim.ts';
+import { globalCommand } from './commands/global.ts';
 import { keyCommand } from './commands/key.ts';
 import { routerCommand } from './commands/router.ts';
 import { schemaCommand } from './commands/schema.ts';
@@ -17,6 +18,7 @@ Examples:
   $ spillway demo                                     a region of simulated engines on port 8080
   $ spillway up --engine http://127.0.0.1:8000        in front of an engine that runs already
   $ spillway router --config fleet.yaml               the parts as separate processes
+  $ spillway global -f fleet.yaml                     before several regions
   $ spillway agent --engine http://127.0.0.1:8000 --router ws://127.0.0.1:8081
   $ spillway validate -f fleet.yaml
 
@@ -37,6 +39,7 @@ export function buildProgram(): Command {
     demoCommand(),
     upCommand(),
     routerCommand(),
+    globalCommand(),
     agentCommand(),
     drainCommand(),
     engineSimCommand(),

@@ -4,15 +4,11 @@ import { Command } from 'commander';
 import type { RouterReloadable } from '../../router/regional/options.ts';
 import type { DrainOptions } from '../../router/regional/start.ts';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
-import { parseFleet } from '../../shared/config/load.ts';
-import { startReload, type Reloader } from '../../shared/config/reload.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
-import { ConfigState, type ConfigView } from '../../shared/config/state.ts';
+import { ConfigState } from '../../shared/config/state.ts';
 import { WORKERS_MAX } from '../../shared/model/worker-ports.ts';
-import type { Logger } from '../../shared/runtime/log.ts';
 import { coresToUse } from '../../shared/runtime/cores.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
-import { systemTimers } from '../../shared/runtime/timers.ts';
 import { loadWithText } from '../cli/configuration.ts';
 import {
   addSettings,
@@ -23,8 +19,9 @@ import {
   settingOverlays,
   type Setting,
 } from '../cli/options.ts';
-import { fileHasAgent, secretOverlays, textHasAgent } from '../cli/secrets.ts';
+import { fileHasAgent, secretOverlays } from '../cli/secrets.ts';
 import { endOnSignal, isReadable, processLog, processRuntime, started } from '../cli/process.ts';
+import { startReloading } from '../cli/reloading.ts';
 import { routerOptions, routerReloadable } from '../cli/router-options.ts';
 import { CrewUnusable } from '../workers/crew-unusable.ts';
 
@@ -117,8 +114,9 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const state = new ConfigState();
   const runtime = { ...processRuntime(log), configView: state.view };
   const router = await started(startRouter(config, runtime), '--listen, --links, --admin');
-  const reloader =
-    file === null ? null : reload({ file, text, overlaysFor, config, router, state, log });
+  const apply = (next: FleetConfig) => router.reload(routerReloadable(next));
+  const reloading = { text, overlaysFor, config, apply, state, log };
+  const reloader = file === null ? null : startReloading({ role: 'router', file, ...reloading });
   process.on('SIGHUP', () => reloader?.reload());
   const { acceptMs, drainMs } = config.router.shutdown;
   endOnSignal(log, {
@@ -157,51 +155,4 @@ async function startRouter(config: FleetConfig, runtime: RoleRuntime): Promise<R
   }
   const { startRegionalRouter } = await import('../../router/regional/start.ts');
   return startRegionalRouter(options, runtime);
-}
-
-interface Reloadable {
-  readonly file: string;
-  readonly text: string;
-  readonly overlaysFor: (agent: boolean) => readonly Overlay[];
-  readonly config: FleetConfig;
-  readonly router: Router;
-  readonly state: ConfigState;
-  readonly log: Logger;
-}
-
-function reload({
-  file,
-  text: before,
-  overlaysFor,
-  config,
-  router,
-  state,
-  log,
-}: Reloadable): Reloader {
-  return startReload({
-    file,
-    role: 'router',
-    running: config,
-    text: before,
-    parse: (text) => {
-      const overlays = overlaysFor(textHasAgent(text));
-      return parseFleet({ file, text, environment: process.env, overlays });
-    },
-    apply: (next) => router.reload(routerReloadable(next)),
-    state,
-    told: (view) => tell(view, log),
-    timers: systemTimers,
-  });
-}
-
-function tell(view: ConfigView, log: Logger): void {
-  const { generation, lastReloadOk, lastError, restartFields } = view;
-  if (!lastReloadOk) {
-    log.error(
-      { generation, problems: lastError },
-      'configuration refused: the last good one stays',
-    );
-  } else if (restartFields.length > 0) {
-    log.warn({ generation, restartFields }, 'configuration taken; these fields need a restart');
-  } else log.info({ generation }, 'configuration taken');
 }
