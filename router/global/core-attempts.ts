@@ -4,7 +4,7 @@ import { leaseIdOf } from '../../shared/model/ids.ts';
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
 import { attemptDeadlines } from '../policy/deadlines.ts';
 import type { GlobalAttempt, TenantFacts } from './events.ts';
-import { acknowledge, noteSend } from './core-regions.ts';
+import { noteSend } from './core-regions.ts';
 import type { ConversationTurn, GlobalState, LeaseState, RequestState } from './core-state.ts';
 import { chainOf, type Place, type Weighing } from './core-weigh.ts';
 
@@ -45,7 +45,7 @@ export function openAttempt(state: GlobalState, request: RequestState, opening: 
 
 /** The region has begun to answer: it holds the conversation now, and its prefill is over. */
 export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: number): void {
-  acknowledge(lease.region, lease.seq);
+  lease.pool.own.seen(lease.seq);
   const turn = lease.conversation;
   if (turn === null) return;
   const { key, promptTokens, sinceMs, movedMs } = turn;
@@ -57,7 +57,7 @@ export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: 
 export function closeLease(state: GlobalState, lease: LeaseState): void {
   state.leases.delete(lease.id);
   lease.request.lease = null;
-  acknowledge(lease.region, lease.seq);
+  lease.pool.own.seen(lease.seq);
 }
 
 /**

@@ -26,8 +26,6 @@ const CLOCK_OFFSET_ALARM_MS = 5_000;
 /** Pools of one region: more are not kept. */
 const POOLS_MAX = 256;
 const LINKS_MAX = 256;
-/** Sends of which none is told arrived, of one region. */
-const UNACKED_MAX = 100_000;
 /** Names a synthetic generation to a breaker. */
 const PROBE = 'probe';
 
@@ -111,7 +109,9 @@ export function reported(state: GlobalState, link: RegionLink, report: RegionRep
   const { region } = link;
   link.report = report;
   link.receivedMs = state.nowMs;
-  for (const seq of report.arrived) acknowledge(region, seq);
+  for (const pool of region.pools.values()) {
+    for (const seq of report.arrived) pool.own.seen(seq);
+  }
   for (const each of report.pools) {
     const pool = poolOf(state, region, each.pool);
     if (pool !== null) see(state, pool, true);
@@ -159,31 +159,15 @@ export function failedAt(state: GlobalState, region: RegionState, attempt: strin
 export function noteSend(state: GlobalState, pool: RegionPool, prefillMs: number): number {
   const { region } = pool;
   region.seq += 1;
-  region.unacked.set(region.seq, { pool, prefillMs, sentMs: state.nowMs });
-  pool.unackedMs += prefillMs;
-  if (region.unacked.size > UNACKED_MAX) {
-    const [oldest] = region.unacked.keys();
-    if (oldest !== undefined) acknowledge(region, oldest);
-  }
+  pool.own.sent(region.seq, prefillMs, { nowMs: state.nowMs, ready: readyOf(pool) });
   return region.seq;
-}
-
-export function acknowledge(region: RegionState, seq: number): void {
-  const send = region.unacked.get(seq);
-  if (send === undefined) return;
-  region.unacked.delete(seq);
-  send.pool.unackedMs = Math.max(0, send.pool.unackedMs - send.prefillMs);
 }
 
 /** Those that nobody will tell of any more. */
 export function sweepSends(state: GlobalState): void {
   const beforeMs = state.nowMs - state.settings.unacknowledgedMs;
   for (const region of state.regions.values()) {
-    for (const [seq, { sentMs }] of region.unacked) {
-      if (sentMs > beforeMs) break;
-      acknowledge(region, seq);
-    }
-    if (region.unacked.size === 0) for (const pool of region.pools.values()) pool.unackedMs = 0;
+    for (const pool of region.pools.values()) pool.own.lapse(beforeMs);
   }
 }
 
@@ -208,11 +192,15 @@ export function isLeaving(region: RegionState): boolean {
 }
 
 /** Estimated queue, own sends included, ms; null: unknown. */
-export function queueMs(pool: RegionPool): number | null {
+export function queueMs(state: GlobalState, pool: RegionPool): number | null {
   const { value } = pool.smoothed;
-  const ready = pool.sight?.readyReplicas ?? 0;
+  const ready = readyOf(pool);
   if (value === null || !(ready > 0)) return null;
-  return value + pool.unackedMs / ready;
+  return value + pool.own.backlogMs(state.nowMs, ready) / ready;
+}
+
+function readyOf({ sight }: RegionPool): number {
+  return sight?.readyReplicas ?? 0;
 }
 
 function lastReportMs(region: RegionState): number {
@@ -234,7 +222,9 @@ function poolOf(state: GlobalState, region: RegionState, id: PoolId): RegionPool
 
 /** Merges what its routers say. `fresh`: one of them has just said it. */
 function see(state: GlobalState, pool: RegionPool, fresh: boolean): void {
+  const oldestMs = state.nowMs - state.settings.staleGraceMs;
   const received = [...pool.region.links.values()].flatMap(({ report, receivedMs }) => {
+    if (receivedMs < oldestMs) return [];
     const of = report?.pools.find((each) => each.pool === pool.id);
     return of === undefined ? [] : [{ report: of, receivedMs }];
   });

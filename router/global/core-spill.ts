@@ -12,15 +12,17 @@ export const STEP_MS = 100;
 const TELL_MS = 250;
 /** A demand that is not 0 is said again after so long, ms. */
 const REPEAT_MS = 2_000;
+/** Of `spillStartMs`: a receiver with a longer queue gets no larger share than it has (300 ms of 400). */
+const GROWTH_RATIO = 0.75;
 /** A demand that differs by less is not worth a message. */
 const TELL_RATIO = 0.2;
 
 export function stepGates(state: GlobalState): void {
   const { settings, nowMs } = state;
   for (const pool of poolsOf(state)) {
-    const queue = isInSight(state, pool) ? queueMs(pool) : null;
+    const queue = isInSight(state, pool) ? queueMs(state, pool) : null;
     const isHot = queue !== null && queue >= settings.spillStartMs;
-    const roomAbroad = isHot && receiversOf(state, pool).some((other) => hasCredit(other, nowMs));
+    const roomAbroad = isHot && receiversOf(state, pool).some((other) => takesMore(state, other));
     pool.gate.step({ queueMs: queue, roomAbroad }, settings, nowMs);
   }
 }
@@ -28,7 +30,7 @@ export function stepGates(state: GlobalState): void {
 /** Whether new conversations of the pool go abroad, or will soon. */
 export function isHot(state: GlobalState, pool: RegionPool): boolean {
   if (pool.gate.share > 0) return true;
-  const queue = isInSight(state, pool) ? queueMs(pool) : null;
+  const queue = isInSight(state, pool) ? queueMs(state, pool) : null;
   return queue !== null && queue >= state.settings.spillStartMs;
 }
 
@@ -104,8 +106,11 @@ function receiversOf(state: GlobalState, pool: RegionPool): RegionPool[] {
   return receivers;
 }
 
-function hasCredit(pool: RegionPool, nowMs: number): boolean {
-  return pool.purse.balanceMs(nowMs) > 0;
+/** It has given credit that is left, and is not near its own threshold: there the share stays as it is. */
+function takesMore(state: GlobalState, pool: RegionPool): boolean {
+  if (pool.purse.balanceMs(state.nowMs) <= 0) return false;
+  const queue = queueMs(state, pool);
+  return queue !== null && queue < GROWTH_RATIO * state.settings.spillStartMs;
 }
 
 function tell(state: GlobalState, link: RegionLink, message: DemandMessage): void {

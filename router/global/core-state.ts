@@ -17,6 +17,7 @@ import type { Random } from '../../shared/lib/random.ts';
 import type { DemandMessage, RegionReportMessage } from '../../shared/protocol/region-messages.ts';
 import { ConversationMemory, MatchedShare } from '../policy/affinity.ts';
 import { Breaker } from '../policy/breaker.ts';
+import { OwnSends } from '../policy/own-sends.ts';
 import { Smoothed } from '../policy/region-estimate.ts';
 import type { PoolSight } from '../policy/region-merge.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
@@ -56,8 +57,6 @@ export interface RegionState {
   firstTokenMs: number;
   /** Of the last send. */
   seq: number;
-  /** Sends that no report has told of as arrived, oldest first. */
-  readonly unacked: Map<number, OwnSend>;
   probe: (RegionProbe & { readonly atMs: number }) | null;
 }
 
@@ -87,17 +86,10 @@ export interface RegionPool {
   readonly flow: SpillFlow;
   /** It asked for time: requests of this priority and less urgent ones. */
   pause: { readonly untilMs: number; readonly priority: number } | null;
-  /** Sends of this router in no report yet, ms. */
-  unackedMs: number;
+  /** Sends of this router in no report yet. */
+  readonly own: OwnSends;
   spilledIn: number;
   spilledOut: number;
-}
-
-/** A send that the region's reports do not include yet. */
-export interface OwnSend {
-  readonly pool: RegionPool;
-  readonly prefillMs: number;
-  readonly sentMs: number;
 }
 
 export interface Failure {
@@ -218,7 +210,6 @@ export function newRegion(config: RegionConfig): RegionState {
     breaker: new Breaker(),
     firstTokenMs: Number.NEGATIVE_INFINITY,
     seq: 0,
-    unacked: new Map(),
     probe: null,
   };
 }
@@ -234,7 +225,7 @@ export function newRegionPool(id: PoolId, region: RegionState, halfLifeMs: numbe
     purse: new CreditPurse(),
     flow: new SpillFlow(),
     pause: null,
-    unackedMs: 0,
+    own: new OwnSends(),
     spilledIn: 0,
     spilledOut: 0,
   };

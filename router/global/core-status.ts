@@ -33,7 +33,7 @@ export interface RegionStatus {
   readonly warm: boolean;
   readonly breaker: BreakerState;
   readonly probe: (RegionProbe & { readonly agoMs: number }) | null;
-  /** Sends of this router that no report includes. */
+  /** Sends of this router that no report includes yet. */
   readonly unacknowledged: number;
   readonly pools: readonly RegionPoolStatus[];
 }
@@ -93,7 +93,7 @@ function regionOf(state: GlobalState, region: RegionState): RegionStatus {
     warm: region.warm,
     breaker: region.breaker.state(nowMs),
     probe: probe === null ? null : { ...probe, agoMs: nowMs - probe.atMs },
-    unacknowledged: region.unacked.size,
+    unacknowledged: [...region.pools.values()].reduce((sum, { own }) => sum + own.count, 0),
     pools: [...region.pools.values()].map((pool) => poolOf(state, pool)),
   };
 }
@@ -107,8 +107,8 @@ function poolOf(state: GlobalState, pool: RegionPool): RegionPoolStatus {
     reportAgoMs: sight === null ? null : nowMs - sight.receivedMs,
     inSight: isInSight(state, pool),
     readyReplicas: sight?.readyReplicas ?? null,
-    queueMs: queueMs(pool),
-    unacknowledgedMs: pool.unackedMs,
+    queueMs: queueMs(state, pool),
+    unacknowledgedMs: pool.own.backlogMs(nowMs, sight?.readyReplicas ?? 0),
     queuedRequests: sight?.queuedRequests ?? null,
     kvUsageRatio: sight?.kvUsageRatio ?? null,
     pausedForMs: pause === null || pause.untilMs <= nowMs ? null : pause.untilMs - nowMs,

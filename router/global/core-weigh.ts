@@ -174,7 +174,7 @@ interface PlaceInput {
 function placeOf(state: GlobalState, input: PlaceInput): Place {
   const { region, pool, asked, size } = input;
   const rttMs = region.rtt.valueMs;
-  const queue = queueMs(pool);
+  const queue = queueMs(state, pool);
   const cachedTokens = cachedIn(state, input);
   const parts = estimateTtft({
     ...{ rttMs: rttMs ?? 0, warm: region.warm, queueMs: queue ?? 0, cachedTokens },

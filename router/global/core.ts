@@ -56,7 +56,9 @@ export class GlobalCore {
     const state = this.#state;
     const waits = state.queue.size > 0 || spillMoves(state);
     if (waits) return state.sweptMs + WAKE_MS;
-    const sends = [...state.regions.values()].some(({ unacked }) => unacked.size > 0);
+    const sends = [...state.regions.values()].some(({ pools }) =>
+      [...pools.values()].some(({ own }) => own.count > 0),
+    );
     return sends ? state.sweptMs + 4 * WAKE_MS : null;
   }
 
