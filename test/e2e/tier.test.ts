@@ -1,0 +1,323 @@
+// A region as the tier before it meets it: the listener for signed contexts, and the links on which it reports. Real router,
+// real agent, simulated engine; the global router is a script of the test's own.
+
+import { connect } from 'node:net';
+import OpenAI from 'openai';
+import { request } from 'undici';
+import { afterEach, describe, expect, test } from 'vitest';
+import { startAgent } from '../../agent/start.ts';
+import { signContext, type TierContext } from '../../router/gateway/tier-context.ts';
+import type { RouterOptions } from '../../router/regional/options.ts';
+import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
+import { seededRandom } from '../../shared/lib/random.ts';
+import type { RegionId, RouterId } from '../../shared/model/ids.ts';
+import type {
+  RegionChildMessage,
+  RegionHello,
+  RegionParentMessage,
+} from '../../shared/protocol/region-messages.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import { startLinkServer, type LinkServer } from '../../shared/runtime/link-server.ts';
+import { REGION_LINK_LIMITS, ROUTER_OF_REGIONS } from '../../shared/runtime/region-link.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { startEngineServer } from '../../sim/engine/http/server.ts';
+import { engineProfile } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
+import { captureLog, routerOptions } from './shell-harness.ts';
+import { until } from './until.ts';
+
+const open: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).toReversed()) await close();
+});
+
+const KEY = { id: 'g-test', secret: 'secret-of-the-pair' };
+const PATH = '/v1/chat/completions';
+const LOCAL = { host: '127.0.0.1', port: 0 };
+const BODY = JSON.stringify({
+  model: 'sim-model',
+  messages: [{ role: 'user', content: 'hello' }],
+  max_tokens: 4,
+});
+const CONTEXT: TierContext = {
+  attempt: 'req.1',
+  from: 'g1' as RouterId,
+  seq: 1,
+  tenant: 'clinic',
+  saltGroup: 'clinic',
+  residency: { allow: ['test'], fallback: [] },
+  conversation: 'key-1',
+  away: true,
+  awayForMs: 0,
+  zones: null,
+  deadlineInMs: null,
+};
+
+interface Region {
+  readonly router: RunningRouter;
+  readonly lines: Record<string, unknown>[];
+}
+
+async function region(changes: Partial<RouterOptions> = {}): Promise<Region> {
+  const { lines, log } = captureLog();
+  const runtime: RoleRuntime = {
+    ...{ clock: systemClock, timers: systemTimers, random: seededRandom(7), log },
+  };
+  const options = routerOptions({});
+  const router = await startRegionalRouter(
+    {
+      ...options,
+      admin: LOCAL,
+      tier: LOCAL,
+      ...changes,
+      reloadable: { ...options.reloadable, tierKeys: [KEY], ...changes.reloadable },
+    },
+    runtime,
+  );
+  open.push(() => router.close());
+  const profile = engineProfile('demo');
+  if (profile === null) throw new Error('no profile');
+  const engine = await startEngineServer(
+    { ...LOCAL, model: 'sim-model', profile, loadingMs: 0, apiKey: null },
+    runtime,
+  );
+  open.push(() => engine.close());
+  const agent = await startAgent(
+    agentOptions(engine.url, `ws://127.0.0.1:${router.linksPort}`),
+    runtime,
+  );
+  open.push(() => agent.close());
+  await until(() => router.status().ready);
+  return { router, lines };
+}
+
+function sentToEngines(router: RunningRouter): number {
+  const targets = router
+    .status()
+    .pools.flatMap(({ replicas }) => replicas.flatMap((r) => r.targets));
+  return targets.reduce((sum, { attempts: sent }) => sum + sent, 0);
+}
+
+let attempts = 0;
+/** A context of its own for each request. */
+function signed(
+  more: Partial<TierContext> = {},
+  to: { region?: string; body?: string; path?: string; key?: typeof KEY; wallMs?: number } = {},
+): string {
+  attempts += 1;
+  const context = { ...CONTEXT, attempt: `req-${attempts}.1`, seq: attempts, ...more };
+  const body = Buffer.from(to.body ?? BODY);
+  const bound = { method: 'POST', path: to.path ?? PATH, body };
+  const where = { region: (to.region ?? 'test') as RegionId, key: to.key ?? KEY, bound };
+  return signContext(context, where, to.wallMs ?? Date.now());
+}
+
+async function send(port: number | null, context: string | null, body = BODY, path = PATH) {
+  const answer = await request(`http://127.0.0.1:${port}${path}`, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      ...(context === null ? {} : { 'x-spillway-context': context }),
+    },
+    body,
+  });
+  const text = await answer.body.text();
+  const code = /"code":\s*"(\w+)"/.exec(text)?.[1] ?? null;
+  return { status: answer.statusCode, code, text };
+}
+
+async function refusals(router: RunningRouter): Promise<Record<string, number>> {
+  const { body } = await request(`http://127.0.0.1:${router.adminPort}/metrics`);
+  const rows = (await body.text()).matchAll(
+    /^spillway_tier_refusals_total\{reason="(\w+)"\} (\d+)/gm,
+  );
+  return Object.fromEntries(
+    Array.from(rows, ([, reason = '', count]) => [reason, Number(count)] as const).filter(
+      ([, count]) => count > 0,
+    ),
+  );
+}
+
+describe('the tier listener', () => {
+  test('serves a stream to the SDK where each request is signed, as the tenant that is named', async () => {
+    const { router, lines } = await region();
+    const client = new OpenAI({
+      baseURL: `http://127.0.0.1:${router.tierPort}/v1`,
+      apiKey: 'not for this region',
+      maxRetries: 0,
+      fetch: (url, init) => {
+        const headers = new Headers(init?.headers);
+        headers.set('x-spillway-context', signed({}, { body: String(init?.body) }));
+        return fetch(url, { ...init, headers });
+      },
+    });
+    const stream = await client.chat.completions.create({
+      model: 'sim-model',
+      messages: [{ role: 'user', content: 'hello' }],
+      max_tokens: 4,
+      stream: true,
+    });
+    let pieces = 0;
+    for await (const { choices } of stream) pieces += choices.length;
+    expect(pieces).toBeGreaterThan(1);
+    const served = (): Record<string, unknown> | undefined =>
+      lines.find(({ outcome }) => outcome === 'complete');
+    await until(() => served() !== undefined);
+    expect(served()).toMatchObject({ client: 'g1', tenant: 'clinic' });
+  });
+
+  test('refuses what is not rightly signed: nothing of it reaches an engine, each is counted by its reason', async () => {
+    const { router, lines } = await region();
+    const port = router.tierPort;
+    const used = signed();
+    expect((await send(port, used)).status).toBe(200);
+    const now = Date.now();
+    const cases: [string, string | null, string?][] = [
+      ['missing', null],
+      ['malformed', 'a.b.c'],
+      ['unknown_key', signed({}, { key: { ...KEY, id: 'another' } })],
+      ['signature', signed({}, { key: { ...KEY, secret: 'guessed' } })],
+      ['audience', signed({}, { region: 'osaka' })],
+      ['expired', signed({}, { wallMs: now - 36_000 })],
+      ['clock_ahead', signed({}, { wallMs: now + 20_000 })],
+      ['replayed', used],
+      ['other_request', signed({}, { path: '/v1/completions' })],
+      ['other_body', signed(), BODY.replace('hello', 'other')],
+    ];
+    for (const [reason, context, body] of cases) {
+      const { status, code } = await send(port, context, body);
+      expect([reason, status, code]).toEqual([reason, 401, 'context_refused']);
+    }
+    const counted = Object.fromEntries(cases.map(([reason]) => [reason, 1]));
+    expect(await refusals(router)).toEqual(counted);
+    expect(sentToEngines(router)).toBe(1);
+    const said = lines.filter(({ msg }) => msg === 'context_refused').map(({ reason }) => reason);
+    expect(said.toSorted()).toEqual(Object.keys(counted).toSorted());
+  });
+
+  test('refuses a tenant that may not be served in this region, and alarms', async () => {
+    const { router, lines } = await region();
+    const elsewhere = { allow: ['paris'], fallback: ['berlin'] };
+    const { status, code } = await send(router.tierPort, signed({ residency: elsewhere }));
+    expect([status, code]).toEqual([421, 'region_not_allowed']);
+    expect(await refusals(router)).toEqual({ residency: 1 });
+    expect(lines.find(({ msg }) => msg === 'region_not_allowed')).toMatchObject({
+      level: 50,
+      tenant: 'clinic',
+      from: 'g1',
+    });
+    const fallback = { allow: ['paris'], fallback: ['test'] };
+    expect((await send(router.tierPort, signed({ residency: fallback }))).status).toBe(200);
+  });
+
+  test('refuses by the head alone: no body need come', async () => {
+    const { router } = await region();
+    const socket = connect({ host: '127.0.0.1', port: router.tierPort ?? 0 });
+    open.push(async () => void socket.destroy());
+    let got = '';
+    socket.on('data', (piece) => (got += String(piece)));
+    socket.write(
+      `POST ${PATH} HTTP/1.1\r\nhost: region\r\ncontent-type: application/json\r\n` +
+        `content-length: 1000000\r\nexpect: 100-continue\r\nx-spillway-context: none\r\n\r\n`,
+    );
+    await until(() => got.includes('context_refused'));
+    expect(got).toMatch(/^HTTP\/1\.1 401 /);
+  });
+
+  test('takes a key that is added while it runs, and no longer one that is gone', async () => {
+    const { router } = await region();
+    const { reloadable } = routerOptions({});
+    const next = { id: 'g-next', secret: 'secret-of-next' };
+    const status = async (key: typeof KEY): Promise<number> =>
+      (await send(router.tierPort, signed({}, { key }))).status;
+    router.reload({ ...reloadable, tierKeys: [KEY, next] });
+    expect([await status(KEY), await status(next)]).toEqual([200, 200]);
+    router.reload({ ...reloadable, tierKeys: [next] });
+    expect([await status(KEY), await status(next)]).toEqual([401, 200]);
+  });
+});
+
+test('a context counts nothing where clients come in: not for a key, not for a tenant', async () => {
+  const sha256 = 'a'.repeat(64);
+  const clientKeys = [{ name: 'someone', sha256 }];
+  const { router } = await region({
+    reloadable: { ...routerOptions({ clientKeys }).reloadable, tierKeys: [KEY] },
+  });
+  const answer = await send(router.clientsPort, signed());
+  expect([answer.status, answer.code]).toEqual([401, 'invalid_api_key']);
+  expect(await refusals(router)).toEqual({});
+});
+
+interface Parent {
+  readonly server: LinkServer<RegionParentMessage>;
+  readonly hellos: RegionHello[];
+  readonly messages: RegionChildMessage[];
+  readonly ends: string[];
+}
+
+async function globalRouter(name: string): Promise<Parent> {
+  const { log } = captureLog();
+  const hellos: RegionHello[] = [];
+  const messages: RegionChildMessage[] = [];
+  const ends: string[] = [];
+  const server = await startLinkServer({
+    words: ROUTER_OF_REGIONS,
+    ...LOCAL,
+    rules: () => ({
+      credentials: [{ secret: 'secret-of-test', speaksFor: ['test'] }],
+      certificates: [],
+      openNearby: false,
+    }),
+    ...{ clock: systemClock, timers: systemTimers, log, limits: REGION_LINK_LIMITS },
+    onHello: () => 'accept',
+    onUp: (link, hello) => {
+      hellos.push(hello);
+      server.send(link, {
+        ...{ kind: 'welcome', protocol: 1, features: [], routerId: name as RouterId },
+        ...{ software: 'test', region: hello.region, zone: null, reportIntervalMs: 250 },
+        wallMs: Date.now(),
+      });
+    },
+    onMessage: (_link, message) => void messages.push(message),
+    onDown: (_link, reason) => void ends.push(reason),
+  });
+  open.push(() => server.close());
+  return { server, hellos, messages, ends };
+}
+
+test('a region reports to each global router, acknowledges its sends, and serves on without them', async () => {
+  const parents = [await globalRouter('g1'), await globalRouter('g2')] as const;
+  const urls = parents.map(({ server }) => `ws://127.0.0.1:${server.port}`);
+  const { router } = await region({ uplink: { urls, secret: 'secret-of-test', tls: null } });
+  const [g1, g2] = parents;
+  const seesReady = ({ messages }: Parent): boolean =>
+    messages.some((each) => each.kind === 'report' && each.pools[0]?.readyReplicas === 1);
+  await until(() => seesReady(g1) && seesReady(g2));
+  expect(g1.hellos[0]?.region).toBe('test');
+  expect(router.status().global.links).toBe(2);
+
+  expect((await send(router.tierPort, signed({ seq: 41 }))).status).toBe(200);
+  const arrived = ({ messages }: Parent): number[] =>
+    messages.flatMap((each) => (each.kind === 'report' ? each.arrived : []));
+  const away = ({ messages }: Parent): string[] =>
+    messages.flatMap((each) => (each.kind === 'away' ? each.here.map(({ key }) => key) : []));
+  await until(() => arrived(g1).includes(41) && away(g1).length > 0 && away(g2).length > 0);
+  expect(arrived(g2)).toEqual([]);
+
+  for (const { server } of parents) await server.close();
+  await until(() => router.status().global.links === 0);
+  expect((await send(router.clientsPort, null)).status).toBe(200);
+});
+
+test('a region whose secret is another one’s never gets a link', async () => {
+  const parent = await globalRouter('g1');
+  const urls = [`ws://127.0.0.1:${parent.server.port}`];
+  const { router, lines } = await region({
+    uplink: { urls, secret: 'secret-of-osaka', tls: null },
+  });
+  await until(() =>
+    lines.some(({ reason, tier }) => reason === 'unauthorized' && tier === 'global'),
+  );
+  expect([parent.hellos, router.status().global.links]).toEqual([[], 0]);
+});
