@@ -32,7 +32,8 @@ export function tenancyOptions(config: FleetConfig, keys: Keys, stands: Stands):
   };
 }
 
-function tenantOptions(tenant: TenantConfig): TenantOptions {
+/** A tenant as routers have it. */
+export function tenantOptions(tenant: TenantConfig): TenantOptions {
   const { name, keys, ingress, models, certifications, tier, saltGroup } = tenant;
   return {
     ...{ name, ingress, models, certifications, tier },

@@ -2,13 +2,18 @@
 
 import { Command, Option } from 'commander';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
-import { loadOrExplain } from '../cli/configuration.ts';
+import { parseFleet } from '../../shared/config/load.ts';
+import { readBounded } from '../../shared/config/read.ts';
+import type { FleetConfig } from '../../shared/config/schema.ts';
 import { setOption, setOverlays } from '../cli/options.ts';
+import { routingTestProblems } from '../cli/routing-tests.ts';
 import { fileHasAgent, secretOverlays } from '../cli/secrets.ts';
+import { UsageError } from '../cli/usage-error.ts';
 
 const EXAMPLES = `
 Environment variables that the file names must be set. Secrets that router and agent take from the environment
-(SPILLWAY_LINK_SECRET, SPILLWAY_ENGINE_API_KEY) count here too.
+(SPILLWAY_LINK_SECRET, SPILLWAY_ENGINE_API_KEY) count here too. What the file expects under
+\`tests\` is looked at as well: for a tenant and a model, which regions may serve it.
 
 Examples:
   $ spillway validate -f fleet.yaml
@@ -30,12 +35,26 @@ export function validateCommand(): Command {
     .addOption(setOption())
     .addHelpText('after', EXAMPLES)
     .action((flags: Flags) => {
-      const { pools, models, agent } = loadOrExplain(flags.file, overlays(flags));
+      const config = good(flags);
+      const { pools, models, agent, regions, tenants, tests } = config;
       const engines = agent === undefined ? '' : `, ${agent.engines.length} engines`;
-      console.log(
-        `${flags.file}: good (${pools.length} pools, ${Object.keys(models).length} models${engines})`,
-      );
+      const fleet = regions.length === 0 ? '' : `, ${regions.length} regions`;
+      const who = tenants.length === 0 ? '' : `, ${tenants.length} tenants`;
+      const found = tests.length === 0 ? '' : `, ${tests.length} tests passed`;
+      const local = `${pools.length} pools, ${Object.keys(models).length} models${engines}`;
+      console.log(`${flags.file}: good (${local}${fleet}${who}${found})`);
     });
+}
+
+/** Also what the file says under `tests`. */
+function good(flags: Flags): FleetConfig {
+  const { file } = flags;
+  const read = readBounded(file);
+  if (!read.ok) throw new UsageError(read.error);
+  const input = { file, text: read.text, environment: process.env, overlays: overlays(flags) };
+  const result = parseFleet({ ...input, checks: routingTestProblems });
+  if (!result.ok) throw new UsageError(result.error);
+  return result.config;
 }
 
 /** The secrets as the roles would take them. */

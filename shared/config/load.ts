@@ -15,6 +15,8 @@ export interface FleetInput {
   readonly text: string;
   readonly environment: Environment;
   readonly overlays: readonly Overlay[];
+  /** What else must hold of a configuration that is good; absent: nothing. */
+  readonly checks?: (config: FleetConfig) => readonly Problem[];
 }
 
 export type FleetResult =
@@ -49,7 +51,8 @@ export function parseFleet(input: FleetInput): FleetResult {
   }
   const given = (key: string): boolean => isSection(raw) && Object.hasOwn(raw, key);
   const facts = { pools: given('pools'), region: given('region') };
-  const problems = [...unset, ...crossProblems(parsed.data, facts)];
+  const broken = [...unset, ...crossProblems(parsed.data, facts)];
+  const problems = broken.length > 0 ? broken : (input.checks?.(parsed.data) ?? []);
   if (problems.length > 0) return fail(problems);
   return { ok: true, config: deepFreeze(parsed.data), text: input.text };
 }

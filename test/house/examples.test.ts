@@ -9,7 +9,17 @@ import { check, helpOf } from './command-line.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const FOLDER = join(ROOT, 'docs/examples');
-const SECRETS = { SPILLWAY_LINK_SECRET: 'a-secret-of-a-link', ENGINE_KEY: 'a-key' };
+const SECRETS = {
+  SPILLWAY_LINK_SECRET: 'a-secret-of-a-link',
+  ENGINE_KEY: 'a-key',
+  AFFINITY_SECRET: 'a-secret-of-keys',
+  ...Object.fromEntries(
+    ['FRA', 'AMS', 'SIN'].flatMap((region) => [
+      [`${region}_LINK_SECRET`, `a-link-secret-of-${region}`],
+      [`${region}_TIER_KEY`, `a-tier-key-of-${region}`],
+    ]),
+  ),
+};
 
 describe('docs/examples', () => {
   const files = readdirSync(FOLDER).filter((file) => file.endsWith('.yaml'));
