@@ -87,7 +87,8 @@ export class RegionConnections {
 
   private connected(origin: string, rttMs: number): void {
     for (const region of this.regions) {
-      if (originOf(region) === origin) this.deps.post({ kind: 'rtt', region: region.id, rttMs });
+      if (originOf(region) !== origin) continue;
+      this.deps.post({ kind: 'rtt', region: region.id, rttMs, over: 'connection' });
     }
   }
 }

@@ -22,7 +22,7 @@ import { Smoothed } from '../policy/region-estimate.ts';
 import type { PoolSight } from '../policy/region-merge.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { RetryBudget } from '../policy/retry-budget.ts';
-import { LeastRtt } from '../policy/rtt.ts';
+import { RegionRtt } from '../policy/rtt.ts';
 import { CreditPurse } from '../policy/spill-credit.ts';
 import { SpillFlow } from '../policy/spill-demand.ts';
 import { SpillGate } from '../policy/spill-gate.ts';
@@ -50,7 +50,7 @@ export interface RegionState {
   config: RegionConfig;
   readonly links: Map<LinkId, RegionLink>;
   readonly pools: Map<PoolId, RegionPool>;
-  readonly rtt: LeastRtt;
+  readonly rtt: RegionRtt;
   warm: boolean;
   readonly breaker: Breaker;
   /** When it last gave anybody a first token. */
@@ -205,7 +205,7 @@ export function newRegion(config: RegionConfig): RegionState {
     config,
     links: new Map(),
     pools: new Map(),
-    rtt: new LeastRtt(),
+    rtt: new RegionRtt(),
     warm: false,
     breaker: new Breaker(),
     firstTokenMs: Number.NEGATIVE_INFINITY,

@@ -142,7 +142,7 @@ export class GlobalCore {
     } else {
       const region = state.regions.get(event.region);
       if (region === undefined) return;
-      if (event.kind === 'rtt') region.rtt.note(event.rttMs, state.nowMs);
+      if (event.kind === 'rtt') region.rtt.note(event.rttMs, event.over ?? 'link', state.nowMs);
       else if (event.kind === 'warmth') region.warm = event.warm;
       else probed(state, region, event.result);
     }

@@ -11,6 +11,7 @@ import type {
   RegionHello,
   RegionParentMessage,
 } from '../../shared/protocol/region-messages.ts';
+import type { RttOver } from '../policy/rtt.ts';
 import type { Residency, RolloutMode } from '../policy/region-filter.ts';
 import type { RequestAttempt, RequestEffect, RequestEvent } from '../policy/request-events.ts';
 
@@ -59,7 +60,13 @@ export type GlobalEvent =
       readonly message: Exclude<RegionChildMessage, RegionHello>;
     }
   /** A round trip to the region was measured, on a link or on a connection that requests take. */
-  | { readonly kind: 'rtt'; readonly region: RegionId; readonly rttMs: number }
+  | {
+      readonly kind: 'rtt';
+      readonly region: RegionId;
+      readonly rttMs: number;
+      /** Absent: on the link. */
+      readonly over?: RttOver;
+    }
   /** Whether a connection to the region stands ready for a request; cold until said otherwise. */
   | { readonly kind: 'warmth'; readonly region: RegionId; readonly warm: boolean }
   /** A synthetic generation through the whole path has ended. */

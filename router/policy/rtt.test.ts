@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LeastRtt } from './rtt.ts';
+import { LeastRtt, RegionRtt } from './rtt.ts';
 
 test('a round trip is the least of the last half to whole minute', () => {
   const rtt = new LeastRtt();
@@ -11,4 +11,17 @@ test('a round trip is the least of the last half to whole minute', () => {
   expect(rtt.valueMs).toBe(60);
   rtt.note(95, 62_000);
   expect(rtt.valueMs).toBe(90);
+});
+
+test('what accepts connections on the way does not make a region near, nor does a link that is short alone', () => {
+  const rtt = new RegionRtt();
+  expect(rtt.valueMs).toBeNull();
+  rtt.note(0.3, 'connection', 0);
+  expect(rtt.valueMs).toBe(0.3);
+  rtt.note(55, 'link', 1_000);
+  rtt.note(60, 'link', 2_000);
+  expect(rtt.valueMs).toBe(55);
+  rtt.note(70, 'connection', 31_000);
+  rtt.note(70, 'connection', 62_000);
+  expect(rtt.valueMs).toBe(70);
 });

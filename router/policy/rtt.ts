@@ -1,7 +1,30 @@
-// The round trip to a region: the least that was measured lately. Every disturbance makes one longer and none makes it
-// shorter, so the least tells the distance, and which region is home does not change with the load.
+// The round trip to a region, on its links and on connections that requests take.
+//
+//   least    of each kind the least that was measured lately: every disturbance makes one longer, so the least tells the
+//            distance, and which region is home does not change with the load
+//   greater  of the two kinds: whatever accepts connections on the way (a balancer, a sidecar) makes the region seem as near
+//            as itself, and nothing makes both kinds shorter
 
 const WINDOW_MS = 30_000;
+
+/** On what a round trip was measured: a ping on a link, or the opening of a connection for requests. */
+export type RttOver = 'link' | 'connection';
+
+export class RegionRtt {
+  readonly #least = { link: new LeastRtt(), connection: new LeastRtt() };
+
+  note(rttMs: number, over: RttOver, nowMs: number): void {
+    this.#least[over].note(rttMs, nowMs);
+  }
+
+  /** ms; null where none was measured. */
+  get valueMs(): number | null {
+    const known = [this.#least.link.valueMs, this.#least.connection.valueMs].filter(
+      (each) => each !== null,
+    );
+    return known.length === 0 ? null : Math.max(...known);
+  }
+}
 
 export class LeastRtt {
   #current = Number.POSITIVE_INFINITY;
