@@ -4,6 +4,10 @@ import {
   METRICS as AGENT_METRICS,
   METRICS_PREFIX as AGENT_METRICS_PREFIX,
 } from '../agent/metrics.ts';
+import {
+  METRICS as GLOBAL_METRICS,
+  METRICS_PREFIX as GLOBAL_METRICS_PREFIX,
+} from '../router/global/metrics.ts';
 import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../router/gateway/headers.ts';
 import { ERROR_CODES, ERRORS } from '../shared/errors.ts';
 import { METRICS, METRICS_PREFIX } from '../router/regional/metrics.ts';
@@ -13,7 +17,7 @@ import { table } from './generate-table.ts';
 export function metricsPage(): string {
   return `# Metrics
 
-<!-- Made by \`npm run docs\` from the tables in router/regional/metrics.ts and agent/metrics.ts. -->
+<!-- Made by \`npm run docs\` from the tables in router/regional/metrics.ts, router/global/metrics.ts and agent/metrics.ts. -->
 
 Prometheus text at \`GET /metrics\`: of a router on its admin listener (on the client listener where it has none, as in
 the demo and in \`spillway up\`), of an agent on its own listener. Base units; label values come from closed lists or from
@@ -26,6 +30,10 @@ says that has heard last of the replica, \`parent\` is the parent's own.
 ## Router
 
 ${metricsTable(METRICS_PREFIX, METRICS)}
+
+## Global router
+
+${metricsTable(GLOBAL_METRICS_PREFIX, GLOBAL_METRICS)}
 
 ## Agent
 

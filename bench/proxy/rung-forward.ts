@@ -10,7 +10,7 @@ import { BodyBudget } from '../../router/gateway/body-budget.ts';
 import { readJsonBody } from '../../router/gateway/read-body.ts';
 import { startHttpListener, type Call, type Route } from '../../router/gateway/http-listener.ts';
 import { NOBODY } from '../../router/gateway/tenants.ts';
-import { listenerLimits } from '../../router/regional/start.ts';
+import { listenerLimits } from '../../router/gateway/listeners.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
 import { createHttpPools } from '../../shared/runtime/http-pool.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
@@ -88,7 +88,7 @@ await startHttpListener({
   door: () => NOBODY,
   clock: systemClock,
   timers: systemTimers,
-  limits: listenerLimits(product),
+  limits: listenerLimits(limits),
   routes,
   cors: () => null,
   leaving: () => false,

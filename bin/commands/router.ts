@@ -2,7 +2,7 @@
 
 import { Command } from 'commander';
 import type { RouterReloadable } from '../../router/regional/options.ts';
-import type { DrainOptions } from '../../router/regional/start.ts';
+import type { DrainOptions } from '../../router/gateway/leaving.ts';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import { ConfigState } from '../../shared/config/state.ts';

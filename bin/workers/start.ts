@@ -3,7 +3,7 @@
 import type { RouterOptions, RouterReloadable } from '../../router/regional/options.ts';
 import { workerShare } from '../../router/regional/workers/shares.ts';
 import { WorkersParent } from '../../router/regional/workers/parent.ts';
-import type { DrainOptions } from '../../router/regional/start.ts';
+import type { DrainOptions } from '../../router/gateway/leaving.ts';
 import { workerLinkPort } from '../../shared/model/worker-ports.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { Acceptor } from './acceptor.ts';

@@ -96,6 +96,7 @@ export class RegionProber {
       state.running = true;
       void this.probe(region, model).then((outcome) => {
         state.running = false;
+        this.deps.connections.look(region.id);
         if (outcome !== null) this.tell(region.id, state, outcome);
       });
     }

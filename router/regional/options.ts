@@ -1,18 +1,11 @@
 // What a regional router process is told. Flags, environment and fleet.yaml all become this. Everything in
 // `reloadable` is swapped at once with a new configuration generation; the rest needs a restart.
 
-import type { GatewayLimits, Listen, SurfaceOptions } from '../gateway/gateway-options.ts';
+import type { GatewayLimits, Listen, PeerTls, SurfaceOptions } from '../gateway/gateway-options.ts';
 import type { TenancyOptions } from '../gateway/tenants.ts';
 import type { TierKey } from '../gateway/tier-context.ts';
 import type { UplinkSettings } from '../../shared/model/global-settings.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
-import type { TlsPaths } from '../../shared/runtime/tls-files.ts';
-
-/** What a peer over TLS must prove, and the certificate that it is shown. */
-export interface PeerTls extends TlsPaths {
-  /** The name that its certificate must be for; null: that of its URL. */
-  readonly serverName: string | null;
-}
 
 /** Global routers that this router dials. */
 export interface UplinkOptions {

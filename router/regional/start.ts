@@ -20,12 +20,9 @@ import { explanation, type Explainable } from '../gateway/explanation.ts';
 import { ContextDoor } from '../gateway/tier-context.ts';
 import { openTierDoor } from '../gateway/tier-door.ts';
 import { servedModels } from './served-models.ts';
-import {
-  startHttpListener,
-  type HttpListener,
-  type ListenerLimits,
-  type Route,
-} from '../gateway/http-listener.ts';
+import type { Route } from '../gateway/http-listener.ts';
+import { Leaving, type DrainOptions } from '../gateway/leaving.ts';
+import { Listeners } from '../gateway/listeners.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
 import type { RouterOptions, RouterReloadable } from './options.ts';
 import { coreConfig, RegionalShell } from './shell.ts';
@@ -33,13 +30,6 @@ import type { Readiness } from '../gateway/readiness.ts';
 import { setGauges } from './gauges.ts';
 import { readinessOf, statusText, type RouterStatus } from './status.ts';
 import { RegionalTls, type ListenerName } from './tls.ts';
-
-export interface DrainOptions {
-  /** ms after turning not ready in which new requests are still accepted: balancers notice late. */
-  readonly acceptMs: number;
-  /** ms after that in which open requests may end. */
-  readonly drainMs: number;
-}
 
 export interface RunningRouter {
   readonly clientsPort: number;
@@ -82,7 +72,6 @@ export interface WorkerPart {
 
 const DRAIN_DEFAULTS: DrainOptions = { acceptMs: 0, drainMs: 900_000 };
 const TIDY_INTERVAL_MS = 60_000;
-const IDLE_CONNECTIONS = 4_096;
 /** Each attempt's own deadline rules; this only ends what nobody waits for any more, ms. */
 const CONNECT_CEILING_MS = 10_000;
 
@@ -117,14 +106,11 @@ class RegionalRouter implements RunningRouter {
   private readonly tls: RegionalTls;
   private readonly tenants: Tenants;
   private readonly contexts: ContextDoor;
-  private readonly listeners = new Map<ListenerName, HttpListener>();
+  private readonly listeners: Listeners<ListenerName>;
   private readonly stopTidying: () => void;
   private readonly routerId = randomHex(8) as RouterId;
   private readonly startedMs: number;
-  /** Since when it is not ready because it was told so; null while it stays. */
-  private leavingSinceMs: number | null = null;
-  /** It does not come back. */
-  private ending = false;
+  private readonly leaving: Leaving;
 
   constructor(
     options: RouterOptions,
@@ -158,6 +144,12 @@ class RegionalRouter implements RunningRouter {
     this.shell = new RegionalShell({
       ...{ core, options, runtime, metrics, pools, tls, canonicaliser, workerPorts },
     });
+    this.leaving = new Leaving(runtime);
+    const { unserved } = this.shell;
+    const cors = () => this.shell.reloadable.surface.cors;
+    const leaving = () => this.leaving.now;
+    const listening = { runtime, metrics, unserved, cors, leaving };
+    this.listeners = new Listeners(listening, options.reloadable.limits);
     metrics.set('build_info', 1, { version: VERSION, region: options.region });
     this.stopTidying = timers.every(TIDY_INTERVAL_MS, () => pools.retain(this.usedOrigins()));
   }
@@ -184,7 +176,7 @@ class RegionalRouter implements RunningRouter {
     });
     if (options.admin !== null) {
       const drain = drainRoutes({
-        state: () => this.drainState(),
+        state: () => this.leaving.state(this.coreStatus().openRequests),
         set: (on) => this.mark(on),
         secrets: () => shell.reloadable.linkSecrets,
       });
@@ -206,7 +198,7 @@ class RegionalRouter implements RunningRouter {
     this.tenants.configure(reloadable.tenancy);
     this.contexts.configure(reloadable.tierKeys ?? []);
     this.shell.configure(reloadable);
-    for (const listener of this.listeners.values()) listener.configure(listenerLimits(reloadable));
+    this.listeners.configure(reloadable.limits);
   }
 
   status(): RouterStatus {
@@ -219,12 +211,10 @@ class RegionalRouter implements RunningRouter {
         software: SOFTWARE,
         upForS: Math.round(upMs / 1_000),
       },
-      ready: readinessOf(status, this.leaving).ready,
+      ready: readinessOf(status, this.leaving.now).ready,
       config: this.runtime.configView?.() ?? null,
       bodyBytes: this.shell.requests.budget.heldBytes,
-      connections: Object.fromEntries(
-        [...this.listeners].map(([name, { connections }]) => [name, connections]),
-      ),
+      connections: this.listeners.connections(),
       linkTotals: this.shell.linkStats(),
       ...status,
     };
@@ -236,30 +226,18 @@ class RegionalRouter implements RunningRouter {
     return explanation(request, this.core.explain(request, this.runtime.clock.nowMs()));
   }
 
-  async drain(options: DrainOptions = DRAIN_DEFAULTS): Promise<void> {
-    this.ending = true;
-    const { timers, clock } = this.runtime;
-    const nowMs = clock.nowMs();
-    this.leavingSinceMs ??= nowMs;
-    // Balancers have noticed since then.
-    const acceptMs = this.leavingSinceMs + options.acceptMs - nowMs;
-    if (acceptMs > 0) await new Promise<void>((resolve) => timers.after(acceptMs, resolve));
-    this.shell.drain();
-    await new Promise<void>((resolve) => {
-      const cancel = timers.after(options.drainMs, resolve);
-      this.shell.requests.whenIdle(() => {
-        cancel();
-        resolve();
-      });
+  drain(options: DrainOptions = DRAIN_DEFAULTS): Promise<void> {
+    return this.leaving.drain(options, {
+      refuseNew: () => this.shell.drain(),
+      whenIdle: (task) => this.shell.requests.whenIdle(task),
     });
   }
 
   async close(): Promise<void> {
-    this.ending = true;
-    this.leavingSinceMs ??= this.runtime.clock.nowMs();
+    this.leaving.end();
     this.stopTidying();
     await this.shell.close();
-    await Promise.all([...this.listeners.values()].map((listener) => listener.close()));
+    await this.listeners.close();
     await this.pools.close();
     this.tls.close();
   }
@@ -270,30 +248,17 @@ class RegionalRouter implements RunningRouter {
     return { text: await metrics.text(), contentType: metrics.contentType };
   }
 
-  private get leaving(): boolean {
-    return this.leavingSinceMs !== null;
-  }
-
   beat(): Beat {
     const status = this.coreStatus();
     return {
-      readiness: readinessOf(status, this.leaving),
+      readiness: readinessOf(status, this.leaving.now),
       openRequests: status.openRequests,
       readyPools: status.pools.filter(({ ready }) => ready > 0).length,
     };
   }
 
   mark(on: boolean): boolean {
-    if (!on && this.ending) return false;
-    if (on === this.leaving) return true;
-    this.leavingSinceMs = on ? this.runtime.clock.nowMs() : null;
-    this.runtime.log.info({}, on ? 'drain_begun' : 'drain_undone');
-    return true;
-  }
-
-  private drainState() {
-    const open = this.coreStatus().openRequests;
-    return { draining: this.leaving, drained: this.leaving && open === 0, open };
+    return this.leaving.mark(on);
   }
 
   private coreStatus() {
@@ -327,43 +292,19 @@ class RegionalRouter implements RunningRouter {
     });
   }
 
-  private async listenOn(
+  private listenOn(
     name: Exclude<ListenerName, 'links'>,
     routes: readonly Route[],
   ): Promise<number> {
-    const { clock, timers } = this.runtime;
     const listen = this.options[name];
     if (!listen) throw new Error(`no address for the ${name} listener`);
-    const tls = this.tls.listener(name);
-    const listener = await startHttpListener({
+    return this.listeners.add(name, {
       listen,
       source: name === 'clients' ? this.worker?.source : undefined,
-      tls,
+      tls: this.tls.listener(name),
       handshakeFailed: this.tls.failedAt(name),
       door: name === 'tier' ? this.tierDoor() : this.clientDoor(name),
-      clock,
-      timers,
-      limits: listenerLimits(this.shell.reloadable),
       routes,
-      cors: () => this.shell.reloadable.surface.cors,
-      leaving: () => this.leaving,
-      onRefused: (call, error) => this.shell.unserved.refused(call, error),
-      onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
-      onUnparsed: (code, limit) => this.shell.unserved.unparsed(code, limit),
     });
-    this.listeners.set(name, listener);
-    return listener.port;
   }
-}
-
-/** Every open request has a connection; this many more may be idle. */
-export function listenerLimits({ limits }: RouterReloadable): ListenerLimits {
-  const { headerBytes, requestTimeoutMs, keepAliveMs, clientStallMs, openRequests } = limits;
-  return {
-    headerBytes,
-    requestTimeoutMs,
-    keepAliveMs,
-    clientStallMs,
-    connections: openRequests + IDLE_CONNECTIONS,
-  };
 }

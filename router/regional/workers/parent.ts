@@ -23,7 +23,9 @@ import { METRICS, METRICS_PREFIX, type MetricName } from '../metrics.ts';
 import type { Listen } from '../../gateway/gateway-options.ts';
 import type { RouterOptions, RouterReloadable } from '../options.ts';
 import { logRequest, refusedRecord } from '../../gateway/request-log.ts';
-import { listenerLimits, type Beat, type DrainOptions } from '../start.ts';
+import type { DrainOptions } from '../../gateway/leaving.ts';
+import { listenerLimits } from '../../gateway/listeners.ts';
+import type { Beat } from '../start.ts';
 import type { Readiness } from '../../gateway/readiness.ts';
 import { setGauges } from '../gauges.ts';
 import { statusText, type RouterStatus } from '../status.ts';
@@ -142,7 +144,7 @@ export class WorkersParent {
       }),
       clock: runtime.clock,
       timers: runtime.timers,
-      limits: listenerLimits(this.current),
+      limits: listenerLimits(this.current.limits),
       routes: [...this.adminRoutes(), ...this.drainRoutes()],
       cors: () => null,
       leaving: () => this.ending,
@@ -309,7 +311,7 @@ export class WorkersParent {
     );
     if (failure === undefined || failure === null) {
       this.budget.configure(next.limits);
-      this.listener?.configure(listenerLimits(next));
+      this.listener?.configure(listenerLimits(next.limits));
       return;
     }
     this.current = before;
