@@ -220,7 +220,7 @@ export const METRICS = [
   {
     name: 'link_oddities_total',
     type: 'counter',
-    help: 'Links refused before their hello, malformed frames, and kinds and fields of newer agents that were ignored.',
+    help: 'Links refused before their hello, malformed frames, and kinds and fields of newer agents and global routers that were ignored.',
     labels: ['kind'],
     workers: 'sum',
   },

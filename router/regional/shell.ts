@@ -119,9 +119,17 @@ export class RegionalShell {
     });
   }
 
-  /** Of the link listener; null before it listens. */
+  /** Of the link listener, and what global routers said that was not understood; null before it listens. */
   linkStats(): LinkServerStats | null {
-    return this.linkServer?.stats() ?? null;
+    const agents = this.linkServer?.stats() ?? null;
+    const above = this.uplink?.stats() ?? null;
+    if (agents === null || above === null) return agents;
+    return {
+      ...agents,
+      malformed: agents.malformed + above.malformed,
+      unknownKinds: agents.unknownKinds + above.unknownKinds,
+      unknownFields: agents.unknownFields + above.unknownFields,
+    };
   }
 
   configure(reloadable: RouterReloadable): void {

@@ -4,7 +4,11 @@ import type { LinkId } from '../../shared/model/ids.ts';
 import type { RegionChildMessage } from '../../shared/protocol/region-messages.ts';
 import type { CloseReason } from '../../shared/protocol/messages.ts';
 import type { PeerTrust } from '../../shared/runtime/http-pool.ts';
-import { startLinkClient, type LinkClient } from '../../shared/runtime/link-client.ts';
+import {
+  startLinkClient,
+  type LinkClient,
+  type LinkClientStats,
+} from '../../shared/runtime/link-client.ts';
 import type { Resolve } from '../../shared/runtime/link-names.ts';
 import type { LinkEnd } from '../../shared/runtime/link-socket.ts';
 import { REGION_LINK_LIMITS, REGION_OF_ROUTERS } from '../../shared/runtime/region-link.ts';
@@ -50,6 +54,10 @@ export class Uplink {
 
   closeLink(link: LinkId, reason: CloseReason): void {
     this.#client.closeLink(link, reason);
+  }
+
+  stats(): LinkClientStats {
+    return this.#client.stats();
   }
 
   close(): Promise<void> {
