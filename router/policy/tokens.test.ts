@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { PromptChain } from '../../shared/model/prompt.ts';
-import type { PrefixMatch } from './prefix-index.ts';
+import type { PrefixMatch } from './prefix-match.ts';
 import { leastPromptTokens, promptTokens, type TokenFigures } from './tokens.ts';
 
 const FIGURES: TokenFigures = {

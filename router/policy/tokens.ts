@@ -10,7 +10,7 @@
 
 import { CHUNK_BYTES, type PromptChain } from '../../shared/model/prompt.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
-import type { PrefixMatch } from './prefix-index.ts';
+import type { PrefixMatch } from './prefix-match.ts';
 
 /** Bytes per token of a model that has not told its own. */
 export const ASSUMED_BYTES_PER_TOKEN = 4;
