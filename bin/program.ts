@@ -6,6 +6,7 @@ import { agentCommand } from './commands/agent.ts';
 import { demoCommand } from './commands/demo.ts';
 import { drainCommand } from './commands/drain.ts';
 import { engineSimCommand } from './commands/engine-sim.ts';
+import { gamedayCommand } from './commands/gameday.ts';
 import { globalCommand } from './commands/global.ts';
 import { keyCommand } from './commands/key.ts';
 import { routerCommand } from './commands/router.ts';
@@ -15,7 +16,8 @@ import { validateCommand } from './commands/validate.ts';
 
 const EXAMPLES = `
 Examples:
-  $ spillway demo                                     a region of simulated engines on port 8080
+  $ spillway demo                                     three regions of simulated engines on port 8080
+  $ spillway gameday --demo                           their story, played and checked
   $ spillway up --engine http://127.0.0.1:8000        in front of an engine that runs already
   $ spillway router --config fleet.yaml               the parts as separate processes
   $ spillway global -f fleet.yaml                     before several regions
@@ -37,6 +39,7 @@ export function buildProgram(): Command {
     .addHelpText('after', EXAMPLES);
   const commands = [
     demoCommand(),
+    gamedayCommand(),
     upCommand(),
     routerCommand(),
     globalCommand(),

@@ -1,4 +1,5 @@
-// `spillway demo` (`npm start`): a whole region in one process: simulated engines, an agent beside each, a router.
+// `spillway demo` (`npm start`): three regions of simulated engines behind a global router, at a simulated distance from each
+// other; or one region in one process: simulated engines, an agent beside each, a router.
 
 import { Command, Option } from 'commander';
 import type { RunningAgent } from '../../agent/start.ts';
@@ -15,39 +16,49 @@ import { routerOptions } from '../cli/router-options.ts';
 import { tryItLines } from '../cli/try-it.ts';
 import { UsageError } from '../cli/usage-error.ts';
 import { startDemoLoad } from '../demo/load.ts';
+import { KEYS, MODEL } from '../demo/fleet.ts';
 import { waitUntilReady } from '../demo/ready.ts';
-
-const MODEL = 'demo-model';
+import { Stage } from '../demo/stage.ts';
+import { threeRegionsWords } from '../demo/words.ts';
 
 /** Less to learn from, so that it is ready sooner; nobody else's KV is evicted by it. */
 const SETTINGS = { revision: 'demo', calibrationBudgetTokens: 6_000 };
 
 const EXAMPLES = `
-No key is needed. The engines are simulated: their timing is that of a small GPU, their text means
-nothing.
+The engines are simulated: their timing is that of a small GPU, their text means nothing. Each region
+is a process of its own, so that it can die alone; keys of the three tenants are printed. With
+--one-region there is no global router, and no key is needed.
 
 Examples:
   $ npm start
   $ npm start -- --load
+  $ spillway demo --one-region
   $ spillway demo --port 9000 --replicas 5`;
 
 interface Flags {
   readonly port: string;
-  readonly replicas: string;
+  readonly replicas?: string;
   readonly load: boolean;
+  readonly oneRegion: boolean;
   readonly set?: readonly string[];
 }
 
 export function demoCommand(): Command {
   const command = new Command('demo')
-    .description('run a region of simulated engines in one process')
+    .description('run three regions of simulated engines behind a global router')
     .addOption(
       new Option('--port <port>', 'where clients connect').env('SPILLWAY_PORT').default('8080'),
     )
-    .addOption(new Option('--replicas <count>', 'simulated engines, 1 to 32').default('3'))
+    .addOption(
+      new Option(
+        '--replicas <count>',
+        'simulated engines of a region, 1 to 32 (default: 2, or 3 of one region)',
+      ),
+    )
     .addOption(
       new Option('--load', 'also send conversations, to have something to watch').default(false),
     )
+    .addOption(new Option('--one-region', 'one region, in one process').default(false))
     .addOption(setOption())
     .addHelpText('after', EXAMPLES);
   addSettings(command, COMMON);
@@ -56,8 +67,51 @@ export function demoCommand(): Command {
 
 async function run(command: Command, flags: Flags): Promise<void> {
   const port = wholeNumber('--port', flags.port, { least: 0, most: 65_535 });
-  const replicas = wholeNumber('--replicas', flags.replicas, { least: 1, most: 32 });
+  const given = flags.replicas ?? (flags.oneRegion ? '3' : '2');
+  const replicas = wholeNumber('--replicas', given, { least: 1, most: 32 });
   const overlays = [...settingOverlays(command, COMMON), ...setOverlays(flags.set ?? [])];
+  const task = { port, replicas, overlays, load: flags.load };
+  return flags.oneRegion ? oneRegion(task) : threeRegions(task);
+}
+
+interface Task {
+  readonly port: number;
+  /** Of each region. */
+  readonly replicas: number;
+  readonly overlays: readonly Overlay[];
+  readonly load: boolean;
+}
+
+async function threeRegions({ port, replicas, overlays, load }: Task): Promise<void> {
+  const quiet = { path: ['log', 'level'], value: 'warn', source: 'demo' };
+  const runtime = processRuntime(processLog(loadOrExplain(null, [quiet, ...overlays]).log));
+  const stage = new Stage({ port, replicas, overlays, say: (line) => console.log(line) }, runtime);
+  let stopLoad: (() => void) | null = null;
+  endOnSignal(runtime.log, {
+    drain: () => {
+      stopLoad?.();
+      return stage.drain();
+    },
+    close: () => stage.close(),
+  });
+  console.log(`three regions of ${replicas} simulated engines each are loading …`);
+  await startedOrClosed(stage);
+  for (const line of threeRegionsWords(stage)) console.log(line);
+  const client = { base: stage.url, model: MODEL, key: KEYS.shop };
+  if (load) stopLoad = startDemoLoad({ ...client, ...runtime });
+}
+
+/** Processes of regions end with a start that failed. */
+async function startedOrClosed(stage: Stage): Promise<void> {
+  try {
+    await stage.start();
+  } catch (error) {
+    await stage.close();
+    throw error;
+  }
+}
+
+async function oneRegion({ port, replicas, overlays, load }: Task): Promise<void> {
   const runtime = processRuntime(
     processLog(loadOrExplain(null, [...demoOverlays(port, []), ...overlays]).log),
   );
@@ -84,7 +138,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
   await waitUntilReady(base, runtime);
   for (const line of tryItLines({ host: '127.0.0.1', port: router.clientsPort, tls: false }, MODEL))
     console.log(line);
-  if (flags.load) stopLoad = startDemoLoad({ base, model: MODEL, ...runtime });
+  if (load) stopLoad = startDemoLoad({ base, model: MODEL, key: null, ...runtime });
 }
 
 /** `urls` empty: before the engines' ports are known. */

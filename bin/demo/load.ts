@@ -8,6 +8,8 @@ import type { Timers } from '../../shared/runtime/timers.ts';
 export interface DemoLoadOptions {
   readonly base: string;
   readonly model: string;
+  /** Null: none is needed. */
+  readonly key: string | null;
   readonly random: Random;
   readonly timers: Timers;
 }
@@ -67,14 +69,17 @@ function think({ random, timers }: DemoLoadOptions, ended: AbortSignal): Promise
 
 /** The whole answer; null when there was none. */
 async function ask(
-  { base, model }: DemoLoadOptions,
+  { base, model, key }: DemoLoadOptions,
   messages: readonly Message[],
   ended: AbortSignal,
 ): Promise<string | null> {
   try {
     const response = await fetch(`${base}/v1/chat/completions`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: {
+        'content-type': 'application/json',
+        ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+      },
       body: JSON.stringify({ model, messages, stream: true, max_tokens: 64 }),
       signal: ended,
     });
