@@ -284,6 +284,15 @@ describe('what a report says of a pool', () => {
     ]);
   });
 
+  test('names them as soon as the first agent has told them', () => {
+    const rig = rigOf();
+    const [before] = reportsIn(welcomed(rig));
+    expect(before?.pools[0]?.models).toEqual([]);
+    rig.ready('a', { models: [{ id: 'm', maxModelLen: null, loras: [] }] });
+    const [after] = reportsIn(rig.pass(1_000));
+    expect(after?.pools[0]?.models.map(({ name }) => name)).toEqual(['m']);
+  });
+
   test('shows a queue that the router holds back, while its replicas are hardly waiting', () => {
     const rig = rigOf();
     // As full as a replica may be: nothing more is sent there.

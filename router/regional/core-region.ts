@@ -141,7 +141,9 @@ function linkOf(tier: RegionTier, router: RouterId): GlobalLink | null {
 function look(state: RegionalState, pool: PoolState): RegionPoolReport {
   const { tier, nowMs } = state;
   let models = tier.models.get(pool.id);
-  if (models === undefined || nowMs - models.atMs >= MODELS_MS) {
+  // None is no answer to keep: the first agents are about to say theirs.
+  const kept = models !== undefined && models.rows.length > 0;
+  if (models === undefined || !kept || nowMs - models.atMs >= MODELS_MS) {
     models = { atMs: nowMs, rows: modelsOf(pool) };
     tier.models.set(pool.id, models);
   }
