@@ -246,6 +246,32 @@ describe('what is held back for KV room', () => {
     expect([next(true), queue.held]).toEqual([null, { requests: 0, prefillMs: 0 }]);
   });
 
+  test('stands back as if it had come so much later', () => {
+    const queue = queueOf(
+      item('large', { held: 'new', arrivedMs: 1, standsBackMs: 900 }),
+      item('soon', { held: 'new', arrivedMs: 300, standsBackMs: 300 }),
+      item('late', { held: 'new', arrivedMs: 700, standsBackMs: 300 }),
+    );
+    const order: string[] = [];
+    while (queue.size > 0) {
+      const next = queue.next({ nowMs: 0, pressWithinMs: 120, past: NOBODY_PAST, held: true });
+      order.push(next?.id ?? 'none');
+      queue.release(next?.id ?? '');
+    }
+    expect(order).toEqual(['soon', 'large', 'late']);
+  });
+
+  test('counts those that go on, which those that begin do not hold up', () => {
+    const queue = queueOf(
+      item('new', { held: 'new' }),
+      item('back', { held: 'returning' }),
+      item('urgent', { held: 'returning', priority: -1 }),
+    );
+    expect([queue.returningAhead(0), queue.returningAhead(-1)]).toEqual([2, 1]);
+    queue.release('back');
+    expect([queue.returningAhead(0), queue.ahead(0, true).requests]).toEqual([1, 2]);
+  });
+
   test('goes on before it begins: a conversation whose cache was evicted is ahead of new ones', () => {
     const queue = queueOf(
       item('new', { held: 'new', arrivedMs: 1 }),

@@ -6,7 +6,8 @@
 //   4. least predicted prefill ms − ageCredit · age
 //
 // Those that are held back for KV room (`working-set.ts`) stand in a lane of their own: behind all others of
-// the pool, among themselves by priority, tenant, conversations that go on before those that begin, and arrival.
+// the pool, among themselves by priority, tenant, conversations that go on before those that begin, and arrival,
+// later by `standsBackMs`.
 //
 // (4) is the same as prefill + ageCredit · arrival for all times, so the order within a tenant is a
 // plain heap, and a request is overtaken only by those that arrive within prefill/ageCredit after
@@ -36,6 +37,8 @@ export interface QueueItem {
   readonly kind?: string;
   /** It is held back for KV room: a conversation whose cache was evicted, or one that begins. */
   readonly held?: 'returning' | 'new';
+  /** Of those held back: as if it had come so much later, ms. */
+  readonly standsBackMs?: number;
 }
 
 /** Whom a look at who goes next leaves out. */
@@ -76,6 +79,8 @@ interface Level {
   /** Of those, held back for KV room. */
   heldRequests: number;
   heldPrefillMs: number;
+  /** Of the held, conversations that go on. */
+  returningRequests: number;
 }
 
 export class ReleaseQueue {
@@ -289,6 +294,15 @@ export class ReleaseQueue {
     return sum;
   }
 
+  /** Conversations that go on, held back for KV room at this priority or a more urgent one. */
+  returningAhead(priority: number): number {
+    let sum = 0;
+    for (const level of this.#levels) {
+      if (level.priority <= clampPriority(priority)) sum += level.returningRequests;
+    }
+    return sum;
+  }
+
   #level(priority: number): Level {
     const at = this.#levels.findIndex((level) => level.priority >= priority);
     const found = this.#levels[at];
@@ -303,6 +317,7 @@ export class ReleaseQueue {
       prefillMs: 0,
       heldRequests: 0,
       heldPrefillMs: 0,
+      returningRequests: 0,
     };
     this.#levels.splice(at < 0 ? this.#levels.length : at, 0, level);
     return level;
@@ -346,9 +361,14 @@ export function clampPriority(priority: number): number {
   return Math.max(-PRIORITY_MAX, Math.min(PRIORITY_MAX, whole));
 }
 
-function keyOf(item: QueueItem, ageCredit: number): number {
+/** Where an item stands in the order: the least goes first. */
+export function keyOf(
+  item: Pick<QueueItem, 'prefillMs' | 'arrivedMs' | 'held'>,
+  ageCredit: number,
+): number {
   if (item.held === undefined) return item.prefillMs + ageCredit * item.arrivedMs;
-  return item.arrivedMs - (item.held === 'returning' ? GOES_ON_AHEAD_MS : 0);
+  const standsAt = item.arrivedMs + (item.standsBackMs ?? 0);
+  return standsAt - (item.held === 'returning' ? GOES_ON_AHEAD_MS : 0);
 }
 
 function kindOf({ kind }: QueueItem): string {
@@ -375,6 +395,7 @@ function isPast({ item }: Entry, past: LookedPast): boolean {
 function countHeld(level: Level, item: QueueItem, by: 1 | -1): void {
   if (item.held === undefined) return;
   level.heldRequests += by;
+  if (item.held === 'returning') level.returningRequests += by;
   level.heldPrefillMs = level.heldRequests === 0 ? 0 : level.heldPrefillMs + by * item.prefillMs;
 }
 

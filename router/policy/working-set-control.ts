@@ -1,5 +1,5 @@
 // How much of a KV cache live conversations may take: the bound of working-set admission, moved by what continuing turns
-// really find and by whether new ones wait.
+// really find and by whether new ones wait. Room for a burst comes on top of it (`working-set-burst.ts`).
 //
 //   hits    = Σ tokens found ÷ Σ tokens of the turns gone on from, over one window, of turns that came back within τ
 //   now     = share of the window in which some router of the pool held somebody back: 1 − (1 − own)^routers

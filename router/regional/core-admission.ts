@@ -9,7 +9,7 @@ import { shedReason } from '../policy/shed.ts';
 import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
 import { bare, hasReady, type Verdict } from './core-decide.ts';
 import { finish } from './core-ends.ts';
-import { noteHeld } from './core-working-set.ts';
+import { goesOn, noteHeld } from './core-working-set.ts';
 import { poolCurve } from './core-load.ts';
 import { answerMs, rateOf, turnAway, waitOutlookMs } from './core-outlook.ts';
 import type { PoolState, RegionalState, RequestState } from './core-state.ts';
@@ -26,8 +26,8 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
   }
   noteInflow(state, request, verdict);
   makeRoom(state, request);
-  const held = waitsForRoom(pool, verdict) ? noteHeld(state, request) : null;
   const work = expectedWork(request, verdict);
+  const held = waitsForRoom(pool, verdict) ? noteHeld(state, request, work.tokens) : null;
   const { request: asked } = request;
   const deadlineMs =
     asked.clientDeadlineMs === null
@@ -47,7 +47,7 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
         request.arrivedMs + state.settings.queueMaxWaitMs,
         (deadlineMs ?? Number.POSITIVE_INFINITY) - work.prefillMs,
       ),
-      ...(held === null ? {} : { held }),
+      ...held,
     },
     state.settings.ageCredit,
   );
@@ -230,8 +230,27 @@ function predictedQueueMs(state: RegionalState, request: RequestState, verdict: 
   });
 }
 
-/** Until KV room comes: as fast as it has come lately. */
-export function predictedRoomWaitMs(state: RegionalState, { pool, request }: RequestState): number {
-  const ahead = pool.queue.ahead(request.priority, true).requests;
-  return ahead * (pool.heldPace.msPerRelease(state.nowMs) ?? 0);
+/** Until KV room comes for it: those that go on wait for none that begin. */
+export function predictedRoomWaitMs(state: RegionalState, request: RequestState): number {
+  const { queue } = request.pool;
+  const { priority } = request.request;
+  const ahead = goesOn(request)
+    ? queue.returningAhead(priority)
+    : queue.ahead(priority, true).requests;
+  return ahead * roomPaceMs(state, request.pool);
+}
+
+/**
+ * ms from one that finds room to the next: as fast as room has come lately, or as conversations end, whose room comes
+ * with the time they rest; and never slower than they enter by age. A wait that was foretold too long turns away who
+ * would have been served.
+ */
+function roomPaceMs(state: RegionalState, pool: PoolState): number {
+  const { heldPace, workingSet } = pool;
+  const ending = workingSet.gaps.endingPerMs(state.nowMs);
+  return Math.min(
+    heldPace.msPerRelease(state.nowMs) ?? 0,
+    ending === null ? Number.POSITIVE_INFINITY : 1 / ending,
+    state.settings.newConversationWaitMs / rateOf(pool),
+  );
 }

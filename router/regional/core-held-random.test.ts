@@ -87,7 +87,7 @@ const configured = (on: boolean): RegionalCoreConfig =>
     pools: [{ id: 'pool' as PoolId, models: [MODEL, 'x'], aliases: {} }],
     settings: {
       ...{ queueMaxRequests: 24, queueMaxWaitMs: 12_000, newConversationWaitMs: 2_000 },
-      workingSetBound: on ? 0.9 : null,
+      ...{ workingSetBound: on ? 0.9 : null, workingSetBoundMax: 0.9 },
     },
   });
 

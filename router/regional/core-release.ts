@@ -128,8 +128,8 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
   }
   const verdict = decide(state, request, { draw: true });
   if (item.held === undefined && waitsForRoom(pool, verdict)) {
-    const held = noteHeld(state, request);
-    pool.queue.push({ ...item, held }, state.settings.ageCredit);
+    const held = noteHeld(state, request, item.tokens);
+    pool.queue.push({ ...item, ...held }, state.settings.ageCredit);
     if (pool.queue.size === pool.queue.held.requests) pool.pace.emptied();
     return true;
   }
@@ -211,8 +211,8 @@ function roomWakeMs(state: RegionalState, pool: PoolState, place: number): numbe
   return inMs === null || inMs === 0 ? null : state.nowMs + inMs;
 }
 
-/** For the most urgent that waits: what is not open to that is open to nothing. */
+/** For the most urgent that waits, the oldest of them, as if at home there: what is not open to that is open to nothing. */
 function shareNow(state: RegionalState, target: TargetState): number | null {
-  const { topPriority } = target.replica.pool.queue;
-  return topPriority === null ? null : shareInMs(state, target, topPriority);
+  const { topPriority: priority, leastKey: key } = target.replica.pool.queue;
+  return priority === null ? null : shareInMs(state, target, { priority, key, isHome: true });
 }

@@ -33,6 +33,7 @@ import { ReleasePace } from '../policy/shed.ts';
 import { PoolSight } from '../policy/sight.ts';
 import { TurnMemory } from '../policy/turn-memory.ts';
 import type { RecentTurns } from '../policy/working-set.ts';
+import { BurstRoom } from '../policy/working-set-burst.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
 import { FreshHistory } from '../policy/static-pool.ts';
 import type { LinkBounds } from './core-link-bounds.ts';
@@ -80,6 +81,7 @@ export interface PoolState {
   readonly promises: Promises;
   readonly workingSet: {
     readonly control: WorkingSetControl;
+    readonly burst: BurstRoom;
     readonly turns: TurnMemory;
     readonly gaps: TurnGaps;
     /** New conversations that found no room and entered by age, ever. */
@@ -167,6 +169,8 @@ export interface TargetState {
   released: { requests: number; prefillMs: number };
   /** Since when reports say that it has nothing to do; null where the last one does not. */
   idleSinceMs: number | null;
+  /** Since when reports say that it waits less than the hold; null where the last one does not. */
+  roomSinceMs: number | null;
   /** When a new conversation last entered without KV room. */
   agedMs: number;
   /** What this router has sent there lately. */
@@ -312,6 +316,7 @@ export function newPool(config: PoolConfig): PoolState {
     promises: new Promises(),
     workingSet: {
       control: new WorkingSetControl(),
+      burst: new BurstRoom(),
       turns: new TurnMemory(),
       gaps: new TurnGaps(),
       aged: 0,

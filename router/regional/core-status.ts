@@ -6,6 +6,7 @@ import type { Phase } from '../../shared/model/phase.ts';
 import type { Incarnation, PoolId, ReplicaId } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import { curveOf, loadOf, poolCurve, unackedMs, viewOf } from './core-load.ts';
+import { boundRatio } from './core-working-set.ts';
 import { pendingEtaMs } from './core-decide.ts';
 import { poolOutlook, waitOutlookMs } from './core-outlook.ts';
 import { namesOf } from './core-requests.ts';
@@ -129,7 +130,7 @@ function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolS
       predictedWaitMs: predictedWaitMs(state, pool),
     },
     workingSet: {
-      boundRatio: pool.workingSet.control.bound(state.settings),
+      boundRatio: boundRatio(state, pool),
       held: queue.held.requests,
       aged: pool.workingSet.aged,
       hitRatio: pool.workingSet.control.hits,

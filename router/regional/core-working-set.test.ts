@@ -30,9 +30,9 @@ const HALF: Partial<ReplicaReport> = { kvCapacityTokens: 10_000, workingSetToken
 /** An end of a turn somewhere in the prompt. */
 const GOES_ON = { turnEnds: [{ offset: 100, chunks: 0, hashLow: 1, hashHigh: 2 }] };
 
-/** One ready replica, `a`; 60 s of holding, so that only KV room holds anybody. */
+/** One ready replica, `a`; 60 s of holding, so that only KV room holds anybody; no room beyond the bound for bursts. */
 function rig(report: Partial<ReplicaReport>, settings: Partial<RegionalSettings> = {}): CoreRig {
-  const made = new CoreRig({ settings: { holdMs: 60_000, ...settings } });
+  const made = new CoreRig({ settings: { holdMs: 60_000, workingSetBoundMax: 0.9, ...settings } });
   made.ready('a', report);
   return made;
 }
@@ -50,14 +50,28 @@ describe('a new conversation', () => {
     expect(attemptIn(two.arrive({ prompts: [prompt(1)] })).replica).toBe('b');
   });
 
-  test('goes as room comes, in order of arrival, whatever its length', () => {
-    const one = rig(FULL);
+  test('goes as room comes, in order of arrival, later as it is large: what has waited long is passed by none', () => {
+    const one = rig(FULL, { newConversationWaitMs: 600_000, queueMaxWaitMs: 900_000 });
     one.arrive({ prompts: [prompt(1)] });
     one.nowMs += 10;
     one.arrive({ prompts: [chainOf([500])] });
-    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 8_000 }))).toEqual([]);
-    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 9_000 - NEED }))).toEqual(['r1']);
-    expect(idsOf(one.report('a', HALF))).toEqual(['r2']);
+    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 8_500 }))).toEqual(['r2']);
+    one.nowMs += 590_000;
+    one.arrive({ prompts: [chainOf([700])] });
+    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 8_500 }))).toEqual([]);
+    expect(idsOf(one.report('a', HALF))).toEqual(['r1', 'r3']);
+  });
+
+  test('finds room beyond the bound for a burst, and none where somebody has always waited', () => {
+    const one = rig({ ...FULL, workingSetTokens: 8_000 }, { workingSetBoundMax: 1.2 });
+    expect(decisionIn(one.arrive({ prompts: [prompt(1)] }))).toBe('send/only_candidate');
+    const two = rig(FULL, { workingSetBoundMax: 1.2, newConversationWaitMs: 600_000 });
+    two.arrive({ prompts: [prompt(1)] });
+    for (let k = 0; k < 50; k += 1) {
+      two.nowMs += 1_000;
+      two.report('a', { ...FULL, workingSetTokens: 9_500 });
+    }
+    expect(idsOf(two.report('a', { ...FULL, workingSetTokens: 8_300 }))).toEqual([]);
   });
 
   test('that waits for the slots of its adapter leaves the way to others', () => {
@@ -92,9 +106,10 @@ describe('a new conversation', () => {
   });
 
   test('stays behind another that waits, also where it would fit', () => {
-    const one = rig({ ...FULL, workingSetTokens: 8_500 });
+    const one = rig({ ...FULL, workingSetTokens: 7_600 });
     one.arrive({ prompts: [prompt(1)] });
-    expect(decisionIn(one.arrive({ prompts: [chainOf([500])], maxTokens: 1 }))).toBe('queue/order');
+    const asLarge = { prompts: [prompt(500)], maxTokens: 1 };
+    expect(decisionIn(one.arrive(asLarge))).toBe('queue/order');
   });
 });
 

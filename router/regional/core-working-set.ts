@@ -8,7 +8,7 @@ import type { KvRoom } from '../../shared/model/decision.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
 import { curveOf, poolCurve } from './core-load.ts';
-import { isUnfound, kvRoom, servedAnew } from '../policy/working-set.ts';
+import { isUnfound, kvRoom, servedAnew, standsBackMs } from '../policy/working-set.ts';
 import type { QueueItem } from '../policy/queue.ts';
 import type {
   LeaseState,
@@ -51,9 +51,14 @@ export function roomForNew(
 }
 
 /** Null while the rule is off or rests. */
-function boundNow(state: RegionalState, { workingSet }: PoolState): number | null {
-  const { control, gaps } = workingSet;
-  return gaps.isRare(state.nowMs, WATCHED_MS) ? null : control.bound(state.settings);
+function boundNow(state: RegionalState, pool: PoolState): number | null {
+  return pool.workingSet.gaps.isRare(state.nowMs, WATCHED_MS) ? null : boundRatio(state, pool);
+}
+
+/** What live conversations may take of a KV cache, room for a burst included; null while the rule is off. */
+export function boundRatio({ settings }: RegionalState, { workingSet }: PoolState): number | null {
+  const bound = workingSet.control.bound(settings);
+  return bound === null ? null : workingSet.burst.beyond(bound, settings);
 }
 
 /** Tokens by which new conversations would be let in now; null where nothing holds them back, or that is unknown. */
@@ -81,19 +86,29 @@ export function letGoOfHeld(state: RegionalState, pool: PoolState): void {
   const { queue, pace, heldPace } = pool;
   if (queue.held.requests === 0 || boundNow(state, pool) !== null) return;
   for (const id of [...queue.ids()]) {
-    const { held, ...item } = queue.get(id) as QueueItem;
+    const { held, standsBackMs: _, ...item } = queue.get(id) as QueueItem;
     if (held !== undefined) queue.push(item, state.settings.ageCredit);
   }
   heldPace.emptied();
   pace.started(state.nowMs);
 }
 
-/** What a request is that has to wait for room. */
-export function noteHeld(state: RegionalState, request: RequestState): 'returning' | 'new' {
-  const { heldPace } = request.pool;
+/** The place of a request that has to wait for room; `tokens`: what is not found of its prompt. */
+export function noteHeld(
+  state: RegionalState,
+  request: RequestState,
+  tokens: number,
+): Pick<QueueItem, 'held' | 'standsBackMs'> {
+  const { heldPace, meanPromptTokens: meanTokens } = request.pool;
   heldPace.started(state.nowMs);
-  const goesOn = request.request.prompts.some(({ turnEnds }) => turnEnds.length > 0);
-  return goesOn ? 'returning' : 'new';
+  if (goesOn(request)) return { held: 'returning' };
+  const waitMs = state.settings.newConversationWaitMs;
+  return { held: 'new', standsBackMs: standsBackMs({ tokens, meanTokens, waitMs }) };
+}
+
+/** A conversation whose cache was evicted: it waits for room behind others that go on, and ahead of new ones. */
+export function goesOn({ request }: RequestState): boolean {
+  return request.prompts.some(({ turnEnds }) => turnEnds.length > 0);
 }
 
 export function noteAdmitted(state: RegionalState, scored: Scored, room: Room | null): void {
@@ -150,7 +165,9 @@ export function lookForRoom(
 ): void {
   const { queue, workingSet } = replica.pool;
   const waiting = queue.held.requests > 0;
-  workingSet.control.look({ waiting, routers: Math.max(1, report.routers) });
+  const seen = { waiting, routers: Math.max(1, report.routers) };
+  workingSet.control.look(seen);
+  workingSet.burst.look(seen, state.nowMs);
   workingSet.control.step(state.settings, state.nowMs);
 }
 

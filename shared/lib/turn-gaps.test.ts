@@ -52,3 +52,30 @@ describe('the rest of nine turns in ten', () => {
     }
   });
 });
+
+describe('conversations that end', () => {
+  /** Five turns a second, every fifth of which nobody goes on from. */
+  function watched(seconds: number, share = 1): TurnGaps {
+    const gaps = new TurnGaps();
+    for (let k = 0; k < 5 * seconds; k += 1) {
+      gaps.ended(200 * k, share);
+      if (k % 5 !== 0 && k % (1 / share) === 0) gaps.observe(1_000);
+    }
+    return gaps;
+  }
+
+  test('are the turns that nobody will go on from, also after a few seconds', () => {
+    expect(1_000 * (watched(120).endingPerMs(120_000) ?? 0)).toBeCloseTo(1, 1);
+    expect(1_000 * (watched(10).endingPerMs(10_000) ?? 0)).toBeCloseTo(1, 0);
+  });
+
+  test('are told by each of two observers by half', () => {
+    expect(1_000 * (watched(120, 0.5).endingPerMs(120_000) ?? 0)).toBeCloseTo(0.5, 1);
+  });
+
+  test('are unknown before any have come back, and fewer when nothing ends any more', () => {
+    expect(new TurnGaps().endingPerMs(10_000)).toBeNull();
+    const gaps = watched(60);
+    expect(gaps.endingPerMs(100_000)).toBeLessThan((gaps.endingPerMs(60_000) ?? 0) / 2);
+  });
+});

@@ -19,6 +19,8 @@ const TURNS = 256;
 const RARE = 0.05;
 /** Hardly any are so until so many times as many are gone on from. */
 const NO_LONGER = 1.5;
+/** Time constant of how many turns end lately, ms. */
+const LATELY_MS = 20_000;
 
 export class TurnGaps {
   private readonly samples: number[] = [];
@@ -31,10 +33,15 @@ export class TurnGaps {
   private ends = 0;
   private returns = 0;
   private rare = false;
+  /** Turns that ended, fading with time. */
+  private lately = 0;
+  private latelyMs = Number.NEGATIVE_INFINITY;
 
   /** `share` of those that go on from it are observed here. */
   ended(nowMs: number, share = 1): void {
     this.sinceMs = Math.min(this.sinceMs, nowMs);
+    this.lately = this.latelyAt(nowMs) + share;
+    this.latelyMs = nowMs;
     this.ends += share * (1 - this.ends / TURNS);
     this.returns -= (share * this.returns) / TURNS;
     this.count();
@@ -52,6 +59,21 @@ export class TurnGaps {
   /** Whether hardly any turn is gone on from, after so long at least. */
   isRare(nowMs: number, watchedMs = WATCHED_MS): boolean {
     return this.rare && nowMs - this.sinceMs >= watchedMs && this.ends >= ENOUGH;
+  }
+
+  /**
+   * Conversations that end, per ms: turns that end lately and will not be gone on from. Of several observers each tells
+   * its share. Null while too few are known.
+   */
+  endingPerMs(nowMs: number): number | null {
+    if (this.samples.length < ENOUGH || this.ends < ENOUGH) return null;
+    const watched = -Math.expm1(-(nowMs - this.sinceMs) / LATELY_MS);
+    const turnsPerMs = this.latelyAt(nowMs) / (LATELY_MS * watched);
+    return turnsPerMs * Math.max(0, 1 - this.returns / this.ends);
+  }
+
+  private latelyAt(nowMs: number): number {
+    return this.lately * Math.exp(-Math.max(0, nowMs - this.latelyMs) / LATELY_MS);
   }
 
   private count(): void {
