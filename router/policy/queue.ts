@@ -363,7 +363,7 @@ export function clampPriority(priority: number): number {
 
 /** Where an item stands in the order: the least goes first. */
 export function keyOf(
-  item: Pick<QueueItem, 'prefillMs' | 'arrivedMs' | 'held'>,
+  item: Pick<QueueItem, 'prefillMs' | 'arrivedMs' | 'held' | 'standsBackMs'>,
   ageCredit: number,
 ): number {
   if (item.held === undefined) return item.prefillMs + ageCredit * item.arrivedMs;
