@@ -43,7 +43,7 @@ const router = await startRegionalRouter(
     ...{ clock: systemClock, timers: systemTimers, random: processRandom() },
     log: createLog({ level: 'silent', readable: false }),
   },
-  { source, metrics: UNCOUNTED, linkPorts: () => [links] },
+  { sources: { clients: source, tier: null }, metrics: UNCOUNTED, linkPorts: () => [links] },
 );
 
 const look = setInterval(() => {

@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { ManualTime } from '../../shared/runtime/manual-time.ts';
-import { Acceptor, pickTaker, type Taker } from './acceptor.ts';
+import { Acceptor, pickTaker, type Handed, type Taker } from './acceptor.ts';
 
 const taker = (connections: number, untakenForMs = 0, readyPools = 1) => ({
   ...{ connections, untakenForMs, readyPools },
@@ -57,6 +57,7 @@ describe('connections that no worker can take', () => {
   const takers: Taker[] = [];
   let dropped = 0;
   const acceptor = new Acceptor({
+    on: 'tier',
     timers,
     takers: () => takers,
     onDrop: () => (dropped += 1),
@@ -75,12 +76,13 @@ describe('connections that no worker can take', () => {
     const second = connect(port, '127.0.0.1');
     await once(second, 'connect');
     await expect.poll(() => acceptor.held).toBe(1);
-    const handed: Socket[] = [];
-    takers.push({ ...taker(0), hand: (socket) => handed.push(socket) });
+    const handed: Handed[] = [];
+    takers.push({ ...taker(0), hand: (socket, on) => handed.push({ socket, on }) });
     acceptor.release();
-    expect(handed).toHaveLength(1);
+    // With where it came in: workers serve global routers as they serve nobody else.
+    expect(handed.map(({ on }) => on)).toEqual(['tier']);
     expect(acceptor.held).toBe(0);
-    handed[0]?.destroy();
+    handed[0]?.socket.destroy();
     await once(second, 'close');
   });
 });
@@ -90,6 +92,7 @@ test('connections that workers have been handed and do not take are bounded', as
   let dropped = 0;
   const hangs = { ...taker(0, 250), hand: (socket: Socket) => void handed.push(socket) };
   const acceptor = new Acceptor({
+    on: 'clients',
     timers: new ManualTime(),
     takers: () => [hangs],
     onDrop: () => (dropped += 1),

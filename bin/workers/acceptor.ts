@@ -1,4 +1,4 @@
-// The listener of clients of a router with workers. The parent accepts and hands each connection to the worker that has
+// A listener of a router with workers, for clients or for global routers. The parent accepts and hands each connection to the worker that has
 // the fewest, of those that know a ready replica in the most pools: one that has just begun, or that agents do not reach,
 // would refuse what the others can serve. It never reads from one, TLS included, whose handshakes are the workers' work.
 //
@@ -19,6 +19,7 @@
 // have not taken they are `WAITING_MAX` at most, further ones are closed.
 
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import type { HandedListener } from '../../router/regional/workers/messages.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
 
 /** A worker as the place for the next connection. */
@@ -29,7 +30,13 @@ export interface Taker {
   readonly untakenForMs: number;
   /** Pools in which it last said that a replica is ready. */
   readonly readyPools: number;
-  hand(socket: Socket): void;
+  hand(socket: Socket, on: HandedListener): void;
+}
+
+/** A connection, and where it came in. */
+export interface Handed {
+  readonly socket: Socket;
+  readonly on: HandedListener;
 }
 
 const WAITING_MAX = 4_096;
@@ -44,16 +51,19 @@ export class Acceptor {
   readonly #takers: () => readonly Taker[];
   readonly #held = new Map<Socket, () => void>();
   readonly #onDrop: () => void;
+  readonly #on: HandedListener;
   #turn = 0;
   #closed = false;
 
   constructor(deps: {
+    on: HandedListener;
     timers: Timers;
     takers: () => readonly Taker[];
     onDrop: () => void;
     /** Absent: `WAITING_MAX`. */
     waitingMax?: number;
   }) {
+    this.#on = deps.on;
     this.#timers = deps.timers;
     this.#takers = deps.takers;
     this.#onDrop = deps.onDrop;
@@ -84,7 +94,7 @@ export class Acceptor {
     socket.on('error', () => socket.destroy());
     const taker = pickTaker(this.#takers(), this.#turn);
     this.#turn += 1;
-    if (taker !== null) return taker.hand(socket);
+    if (taker !== null) return taker.hand(socket, this.#on);
     if (this.#held.size >= HELD_MAX) return this.#drop(socket);
     this.#held.set(
       socket,

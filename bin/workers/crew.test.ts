@@ -4,6 +4,7 @@ import type { FromWorker, Order } from '../../router/regional/workers/messages.t
 import { createLog } from '../../shared/runtime/log.ts';
 import { ManualTime } from '../../shared/runtime/manual-time.ts';
 import { NoAnswerError } from '../../router/regional/workers/crew.ts';
+import type { Handed } from './acceptor.ts';
 import { CrewUnusable } from './crew-unusable.ts';
 import { ProcessCrew } from './crew.ts';
 import type { CrewProcess, WorkerEnd, WorkerEvents } from './worker-process.ts';
@@ -56,7 +57,7 @@ class FakeWorker implements CrewProcess {
     this.end(KILLED);
   }
 
-  end(end: WorkerEnd, untaken: readonly Socket[] = []): void {
+  end(end: WorkerEnd, untaken: readonly Handed[] = []): void {
     this.tellGone(end);
     this.events.onGone(end, untaken);
   }
@@ -69,7 +70,7 @@ class FakeWorker implements CrewProcess {
 let time: ManualTime;
 let lines: { msg: string; level: number; restartInMs?: number }[];
 let ended: [number, boolean][];
-let untaken: Socket[];
+let untaken: Handed[];
 /** What each worker was told of all ports before it listened. */
 let told: (readonly number[])[];
 
@@ -103,7 +104,7 @@ function crewOf(
       onMessage: () => undefined,
       onEnded: (number, died) => void ended.push([number, died]),
       onUp: () => undefined,
-      onUntaken: (sockets) => void untaken.push(...sockets),
+      onUntaken: (handed) => void untaken.push(...handed),
     },
   });
 }
@@ -181,10 +182,10 @@ describe('a worker that dies', () => {
   test('is started again, later each time, and an error says that it goes on', async () => {
     const crew = crewOf(2);
     await crew.start();
-    const socket = {} as Socket;
-    worker(0).end(KILLED, [socket]);
+    const handed = { socket: {} as Socket, on: 'tier' } as const;
+    worker(0).end(KILLED, [handed]);
     expect(states(crew)).toEqual(['down', 'up']);
-    expect(untaken).toEqual([socket]);
+    expect(untaken).toEqual([handed]);
     expect(crew.takers()).toHaveLength(1);
     time.advance(99);
     expect(FakeWorker.all).toHaveLength(2);

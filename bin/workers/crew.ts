@@ -6,7 +6,7 @@
 //             processes is the router's end: the parent hears it too, and waits `GROUP_MS` to know
 //   parent    when it ends, however, so do the workers: their channel to it is gone
 
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import type { Clock } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
 import type { Timers } from '../../shared/runtime/timers.ts';
@@ -18,7 +18,7 @@ import {
   type Order,
   type WorkerStart,
 } from '../../router/regional/workers/messages.ts';
-import type { Taker } from './acceptor.ts';
+import type { Handed, Taker } from './acceptor.ts';
 import { CrewUnusable } from './crew-unusable.ts';
 import { RestartPace } from './restart-pace.ts';
 import {
@@ -54,7 +54,7 @@ export interface CrewEvents {
   /** It can be handed connections. */
   readonly onUp: () => void;
   /** Connections that a worker did not take before it ended. */
-  readonly onUntaken: (sockets: readonly Socket[]) => void;
+  readonly onUntaken: (untaken: readonly Handed[]) => void;
 }
 
 interface Seat {
@@ -257,7 +257,7 @@ export class ProcessCrew implements Crew {
     }
   }
 
-  #gone(seat: Seat, end: WorkerEnd, untaken: readonly Socket[]): void {
+  #gone(seat: Seat, end: WorkerEnd, untaken: readonly Handed[]): void {
     const { events, clock } = this.#deps;
     const died = seat.state !== 'leaving' && !this.#ending;
     seat.process = null;

@@ -15,10 +15,12 @@ import {
   type Answers,
   type Failure,
   type FromWorker,
+  type HandedListener,
   type Order,
   type ToWorker,
   type WorkerStart,
 } from '../../router/regional/workers/messages.ts';
+import type { ConnectionSource } from '../../shared/runtime/handed-connections.ts';
 import { createLog } from '../../shared/runtime/log.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { processRuntime } from '../cli/process.ts';
@@ -29,7 +31,7 @@ class Worker {
   #router: RunningRouter | null = null;
   /** Never where it cannot start: its parent ends it then. */
   readonly #started = Promise.withResolvers<RunningRouter>();
-  #take: ((socket: Socket) => void) | null = null;
+  readonly #takes = new Map<HandedListener, (socket: Socket) => void>();
   #linkPorts: readonly number[] = [];
   #ended = 0;
   #signalled = false;
@@ -55,7 +57,7 @@ class Worker {
       case 'order':
         return void this.#answer(message.id, message.order);
       case 'connection':
-        return this.#connection(handle);
+        return this.#connection(handle, message.on);
       case 'probe':
         return void handle?.on('error', () => undefined).end(PROBE_ANSWER);
       case 'ports':
@@ -63,16 +65,17 @@ class Worker {
     }
   }
 
-  #connection(socket: Socket | undefined): void {
+  #connection(socket: Socket | undefined, on: HandedListener): void {
     post({ kind: 'connections', taken: 1, ended: this.#ended });
     this.#ended = 0;
-    if (socket === undefined || this.#take === null) {
+    const take = this.#takes.get(on);
+    if (socket === undefined || take === undefined) {
       // It was closed on its way.
       socket?.destroy();
       return this.#connectionEnded();
     }
     socket.once('close', () => this.#connectionEnded());
-    this.#take(socket);
+    take(socket);
   }
 
   #connectionEnded(): void {
@@ -132,7 +135,7 @@ class Worker {
   }
 
   async #start(start: WorkerStart): Promise<Answers['start']> {
-    const { number, options, clientsPort, linkPorts, marked } = start;
+    const { number, options, clientsPort, tierPort, linkPorts, marked } = start;
     this.#linkPorts = linkPorts;
     const { startRegionalRouter } = await import('../../router/regional/start.ts');
     const log = createLog(start.log).child({ worker: number });
@@ -146,7 +149,10 @@ class Worker {
     );
     this.#journal = journal;
     const router = await startRegionalRouter(options, processRuntime(log), {
-      source: { port: clientsPort, start: (take) => (this.#take = take) },
+      sources: {
+        clients: this.#source('clients', clientsPort),
+        tier: tierPort === null ? null : this.#source('tier', tierPort),
+      },
       metrics: journal,
       linkPorts: () => this.#linkPorts,
     });
@@ -156,6 +162,10 @@ class Worker {
     systemTimers.every(BEAT_MS, () => this.#beat());
     this.#beat();
     return { linksPort: router.linksPort };
+  }
+
+  #source(on: HandedListener, port: number): ConnectionSource {
+    return { port, start: (take) => void this.#takes.set(on, take) };
   }
 
   #beat(): void {

@@ -1,6 +1,7 @@
 // A router with workers: the parent's listeners, its processes, and what joins them.
 
 import type { RouterOptions, RouterReloadable } from '../../router/regional/options.ts';
+import type { HandedListener } from '../../router/regional/workers/messages.ts';
 import { workerShare } from '../../router/regional/workers/shares.ts';
 import { WorkersParent } from '../../router/regional/workers/parent.ts';
 import type { DrainOptions } from '../../router/gateway/leaving.ts';
@@ -28,9 +29,10 @@ export async function startWorkers(
   { count, options, log, drainMs }: WorkersOptions,
   runtime: RoleRuntime,
 ): Promise<RunningWorkers> {
-  const { admin, clients, links } = options;
+  const { admin, clients, links, tier = null } = options;
   if (admin === null) throw new Error('workers need a listener for operators');
   let clientsPort = clients.port;
+  let tierPort = tier?.port ?? null;
   const crew = new ProcessCrew({
     ...{ count, clock: runtime.clock, timers: runtime.timers, log: runtime.log, drainMs },
     linksPortOf: (number) => workerLinkPort(links.port, number),
@@ -43,6 +45,7 @@ export async function startWorkers(
         reloadable: workerShare(parent.reloadable, count),
       },
       clientsPort,
+      tierPort,
       marked: parent.leaving,
     }),
     events: {
@@ -51,26 +54,32 @@ export async function startWorkers(
         else if (message.kind === 'beat') parent.beat(number, message.beat);
       },
       onEnded: (number, died) => parent.ended(number, died),
-      onUp: () => acceptor.release(),
-      onUntaken: (sockets) => {
-        for (const socket of sockets) acceptor.give(socket);
+      onUp: () => {
+        for (const acceptor of Object.values(acceptors)) acceptor.release();
+      },
+      onUntaken: (untaken) => {
+        for (const { socket, on } of untaken) acceptors[on].give(socket);
       },
     },
   });
   const parent = new WorkersParent({ options, runtime, crew });
-  const acceptor = new Acceptor({
-    timers: runtime.timers,
-    takers: () => crew.takers(),
-    onDrop: () => parent.dropped(),
-  });
+  const acceptorOn = (on: HandedListener): Acceptor =>
+    new Acceptor({
+      on,
+      timers: runtime.timers,
+      takers: () => crew.takers(),
+      onDrop: () => parent.dropped(),
+    });
+  const acceptors = { clients: acceptorOn('clients'), tier: acceptorOn('tier') };
   const close = async (): Promise<void> => {
     crew.end();
     await parent.close();
     await crew.gone();
-    await acceptor.close();
+    await Promise.all([acceptors.clients.close(), acceptors.tier.close()]);
   };
   try {
-    clientsPort = await acceptor.listen(clients);
+    clientsPort = await acceptors.clients.listen(clients);
+    if (tier !== null) tierPort = await acceptors.tier.listen(tier);
     await parent.listen(admin);
     await crew.start();
   } catch (error) {
@@ -79,7 +88,8 @@ export async function startWorkers(
   }
   const linkPorts = crew.members().map(({ linksPort }) => linksPort);
   const { adminPort } = parent;
-  const fields = { clientsPort, linksPort: linkPorts[0], adminPort, workers: count, linkPorts };
+  const ports = { clientsPort, linksPort: linkPorts[0], adminPort, tierPort };
+  const fields = { ...ports, workers: count, linkPorts };
   runtime.log.info(fields, 'router listening');
   return {
     reload: (reloadable) => parent.reload(reloadable),

@@ -11,17 +11,20 @@ import type {
   Answers,
   Failure,
   FromWorker,
+  HandedListener,
   Order,
   ToWorker,
 } from '../../router/regional/workers/messages.ts';
-import type { Taker } from './acceptor.ts';
+import type { Handed, Taker } from './acceptor.ts';
 
 const ENTRY = join(import.meta.dirname, 'main.ts');
+/** Of Node: how a heap is laid out, which goes for workers too. */
+const HEAP_FLAG = /^--m(?:in|ax)-semi-space-size=/;
 
 export interface WorkerEvents {
   readonly onMessage: (message: Exclude<FromWorker, { kind: 'answer' | 'failure' }>) => void;
   /** Its process has ended, or never was. `untaken`: connections that it was handed and did not take. */
-  readonly onGone: (end: WorkerEnd, untaken: readonly Socket[]) => void;
+  readonly onGone: (end: WorkerEnd, untaken: readonly Handed[]) => void;
 }
 
 export interface WorkerEnd {
@@ -54,7 +57,7 @@ export class WorkerProcess implements CrewProcess {
   readonly #clock: Clock;
   readonly #events: WorkerEvents;
   readonly #waiting = new Map<number, Waiting>();
-  #untaken: { readonly socket: Socket; readonly handedMs: number }[] = [];
+  #untaken: (Handed & { readonly handedMs: number })[] = [];
   #handed = 0;
   #ended = 0;
   #orders = 0;
@@ -72,7 +75,7 @@ export class WorkerProcess implements CrewProcess {
     this.#child = fork(ENTRY, [String(number)], {
       serialization: 'advanced',
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      execArgv: [],
+      execArgv: process.execArgv.filter((flag) => HEAP_FLAG.test(flag)),
     });
     this.#child.on('message', (message) => this.#receive(message as FromWorker));
     this.#child.once('error', (error) => {
@@ -103,10 +106,10 @@ export class WorkerProcess implements CrewProcess {
     return this.#readyPools;
   }
 
-  hand(socket: Socket): void {
+  hand(socket: Socket, on: HandedListener): void {
     this.#handed += 1;
-    this.#untaken.push({ socket, handedMs: this.#clock.nowMs() });
-    this.#post({ kind: 'connection' }, socket);
+    this.#untaken.push({ socket, on, handedMs: this.#clock.nowMs() });
+    this.#post({ kind: 'connection', on }, socket);
   }
 
   probe(socket: Socket): void {
@@ -188,7 +191,7 @@ export class WorkerProcess implements CrewProcess {
         new NoAnswerError(`the worker ended (${end.signal ?? end.code ?? end.problem ?? '?'})`),
       );
     }
-    const untaken = this.#untaken.map(({ socket }) => socket);
+    const untaken = this.#untaken;
     this.#untaken = [];
     this.#events.onGone(end, untaken);
   }

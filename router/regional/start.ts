@@ -62,8 +62,8 @@ export interface Beat {
 
 /** What a router has from its parent where it is one of several workers. */
 export interface WorkerPart {
-  /** The connections of clients, which the parent accepts. */
-  readonly source: ConnectionSource;
+  /** The connections of clients and of global routers, which the parent accepts; null: there is no such listener. */
+  readonly sources: { readonly clients: ConnectionSource; readonly tier: ConnectionSource | null };
   /** What it measures goes to the parent, which answers operators. */
   readonly metrics: Metrics<MetricName>;
   /** Link ports of all workers, in their order. */
@@ -162,6 +162,7 @@ class RegionalRouter implements RunningRouter {
     this.linksPort = await shell.listen();
     if (this.worker !== null) {
       this.clientsPort = await this.listenOn('clients', client);
+      if (options.tier) this.tierPort = await this.listenOn('tier', client);
       shell.report();
       return;
     }
@@ -300,7 +301,7 @@ class RegionalRouter implements RunningRouter {
     if (!listen) throw new Error(`no address for the ${name} listener`);
     return this.listeners.add(name, {
       listen,
-      source: name === 'clients' ? this.worker?.source : undefined,
+      source: name === 'admin' ? undefined : (this.worker?.sources[name] ?? undefined),
       tls: this.tls.listener(name),
       handshakeFailed: this.tls.failedAt(name),
       door: name === 'tier' ? this.tierDoor() : this.clientDoor(name),

@@ -9,6 +9,9 @@ import type { RouterOptions, RouterReloadable } from '../options.ts';
 import type { Beat } from '../start.ts';
 import type { RouterStatus } from '../status.ts';
 
+/** Listeners whose connections the parent accepts and hands on. */
+export type HandedListener = 'clients' | 'tier';
+
 /** What a worker does and says once. */
 export type Order =
   | { readonly kind: 'start'; readonly start: WorkerStart }
@@ -23,10 +26,12 @@ export interface WorkerStart {
   readonly number: number;
   readonly count: number;
   readonly log: { readonly level: string; readonly readable: boolean };
-  /** Its share: `links` with its own port, `clients` with the address where the parent accepts. */
+  /** Its share: `links` with its own port, `clients` and `tier` with the addresses where the parent accepts. */
   readonly options: RouterOptions;
   /** Where the parent accepts its connections. */
   readonly clientsPort: number;
+  /** Null: there is no such listener. */
+  readonly tierPort: number | null;
   /** Where each worker listens for agents; empty where that is yet to be told. */
   readonly linkPorts: readonly number[];
   /** The router is out of its balancer. */
@@ -46,7 +51,7 @@ export interface Answers {
 export type ToWorker =
   | { readonly kind: 'order'; readonly id: number; readonly order: Order }
   /** Comes with a connection. */
-  | { readonly kind: 'connection' }
+  | { readonly kind: 'connection'; readonly on: HandedListener }
   /** Comes with a connection, to be answered on it with `PROBE_ANSWER` and closed. */
   | { readonly kind: 'probe' }
   /** Link ports of all workers, in their order. */
