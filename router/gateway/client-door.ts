@@ -18,12 +18,15 @@ import { NOBODY, type Caller, type Tenant, type Tenants } from './tenants.ts';
 export const REFUSED_CREDENTIALS = ['missing', 'unknown', 'certificate'] as const;
 export type RefusedCredential = (typeof REFUSED_CREDENTIALS)[number];
 
-export interface DoorOptions {
+export interface CertificateRules {
   readonly clientAuth: ClientAuth;
-  /** Null: this listener goes by certificates alone. */
-  readonly tenants: Tenants | null;
   readonly wallMs: () => number;
   readonly onRefused: (credential: RefusedCredential) => void;
+}
+
+export interface DoorOptions extends CertificateRules {
+  /** Null: this listener goes by certificates alone. */
+  readonly tenants: Tenants | null;
 }
 
 /** Who asks. Throws `FleetError`. */
@@ -38,10 +41,10 @@ export function openDoor(options: DoorOptions): Door {
 }
 
 function callerOf(options: DoorOptions, call: Call): Caller {
-  const subject = bearer(options, call);
+  const subject = certified(options, call);
   const { tenants, clientAuth } = options;
-  const certified = subject !== null && clientAuth === 'optional' && tenants?.any !== true;
-  if (tenants?.keyed !== true || certified) {
+  const standsIn = subject !== null && clientAuth === 'optional' && tenants?.any !== true;
+  if (tenants?.keyed !== true || standsIn) {
     return subject === null ? NOBODY : { ...NOBODY, client: subject };
   }
   const verdict = tenants.check(call.request.headers, call.request.socket);
@@ -62,8 +65,11 @@ function refuseElsewhere({ refusal }: Tenant, call: Call): void {
   throw new FleetError(refusal.code, refusal.message);
 }
 
-/** The subject of a valid certificate; null where none was shown and none is required. */
-function bearer({ clientAuth, wallMs, onRefused }: DoorOptions, call: Call): string | null {
+/** The subject of a valid certificate; null where none was shown and none is required. Throws `FleetError`. */
+export function certified(
+  { clientAuth, wallMs, onRefused }: CertificateRules,
+  call: Call,
+): string | null {
   if (clientAuth === 'none') return null;
   const shown = peerCertificate(call.request.socket, wallMs());
   if (shown.kind === 'valid') return shown.subject;

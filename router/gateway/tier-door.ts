@@ -11,7 +11,7 @@ import { FleetError } from '../../shared/errors.ts';
 import type { RegionId } from '../../shared/model/ids.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
 import { mayReside, type Residency } from '../policy/region-filter.ts';
-import type { Door } from './client-door.ts';
+import { certified, type CertificateRules, type Door } from './client-door.ts';
 import type { Call } from './http-listener.ts';
 import {
   CONTEXT_REFUSALS,
@@ -43,6 +43,8 @@ export interface TierDoorOptions {
   readonly contexts: ContextDoor;
   readonly clock: { readonly wallMs: () => number; readonly nowMs: () => number };
   readonly log: Logger;
+  /** Where the listener demands certificates, a context alone opens nothing. */
+  readonly certificates: CertificateRules;
   readonly onRefused: (reason: TierRefusal) => void;
 }
 
@@ -52,6 +54,7 @@ const SAY_AGAIN_MS = 60_000;
 export function openTierDoor(options: TierDoorOptions): Door {
   const refusals = new TierRefusals(options);
   return (call) => {
+    certified(options.certificates, call);
     const context = contextOf(options, refusals, call);
     const { from, tenant, saltGroup } = context.context;
     const residency = context.context.residency as Residency | null;

@@ -12,7 +12,7 @@ import { SOFTWARE, VERSION } from '../../shared/runtime/version.ts';
 import { Canonicaliser } from '../gateway/canonical.ts';
 import { Tenants } from '../gateway/tenants.ts';
 import { adminRoutes, type Exposition } from '../gateway/admin-routes.ts';
-import { openDoor, type Door } from '../gateway/client-door.ts';
+import { openDoor, type CertificateRules, type Door } from '../gateway/client-door.ts';
 import { clientRoutes } from '../gateway/client-routes.ts';
 import { RegionalCore } from './core.ts';
 import { drainRoutes } from '../gateway/drain-routes.ts';
@@ -274,12 +274,16 @@ class RegionalRouter implements RunningRouter {
   }
 
   private clientDoor(name: 'clients' | 'admin'): Door {
-    return openDoor({
+    const tenants = name === 'clients' ? this.tenants : null;
+    return openDoor({ ...this.certificates(name), tenants });
+  }
+
+  private certificates(name: Exclude<ListenerName, 'links'>): CertificateRules {
+    return {
       clientAuth: this.tls.listener(name)?.clientAuth ?? 'none',
-      tenants: name === 'clients' ? this.tenants : null,
       wallMs: () => this.runtime.clock.wallMs(),
       onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
-    });
+    };
   }
 
   private tierDoor(): Door {
@@ -289,6 +293,7 @@ class RegionalRouter implements RunningRouter {
       contexts: this.contexts,
       clock,
       log,
+      certificates: this.certificates('tier'),
       onRefused: (reason) => this.metrics.add('tier_refusals_total', { reason }),
     });
   }

@@ -3,8 +3,8 @@
 
 import { connect } from 'node:net';
 import OpenAI from 'openai';
-import { request } from 'undici';
-import { afterEach, describe, expect, test } from 'vitest';
+import { Agent, request } from 'undici';
+import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { startAgent } from '../../agent/start.ts';
 import { signContext, type TierContext } from '../../router/gateway/tier-context.ts';
 import type { RouterOptions } from '../../router/regional/options.ts';
@@ -23,6 +23,8 @@ import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
+import { makeAuthority } from '../tls/certificates.ts';
+import { CertificateFolder } from '../tls/files.ts';
 import { agentOptions } from './agent-options.ts';
 import { captureLog, routerOptions } from './shell-harness.ts';
 import { until } from './until.ts';
@@ -113,8 +115,10 @@ function signed(
   return signContext(context, where, to.wallMs ?? Date.now());
 }
 
-async function send(port: number | null, context: string | null, body = BODY, path = PATH) {
-  const answer = await request(`http://127.0.0.1:${port}${path}`, {
+async function send(port: number | null, context: string | null, body = BODY, dispatcher?: Agent) {
+  const scheme = dispatcher === undefined ? 'http' : 'https';
+  const answer = await request(`${scheme}://127.0.0.1:${port}${PATH}`, {
+    ...(dispatcher === undefined ? {} : { dispatcher }),
     method: 'POST',
     headers: {
       'content-type': 'application/json',
@@ -235,6 +239,36 @@ describe('the tier listener', () => {
     expect([await status(KEY), await status(next)]).toEqual([200, 200]);
     router.reload({ ...reloadable, tierKeys: [next] });
     expect([await status(KEY), await status(next)]).toEqual([401, 200]);
+  });
+});
+
+describe('where the tier listener demands certificates', () => {
+  const folder = new CertificateFolder();
+  afterAll(() => folder.remove());
+  const authority = makeAuthority('mesh ca');
+  const ca = folder.put('mesh.crt', authority.cert);
+  const HERE = { commonName: 'region', names: ['127.0.0.1'] };
+  const globalOne = authority.issue({ commonName: 'global', names: ['global.mesh'] });
+
+  const dispatcher = (own: object): Agent => {
+    const agent = new Agent({ connect: { ca: authority.cert, ...own } });
+    open.push(() => agent.destroy());
+    return agent;
+  };
+
+  test('a context alone opens nothing, nor does a certificate', async () => {
+    const files = folder.write('region', authority.issue(HERE));
+    const tls = { ...files, ca, clientAuth: 'required' } as const;
+    const { router } = await region({ tier: { ...LOCAL, tls } });
+    const without = dispatcher({});
+    const shows = dispatcher({ cert: globalOne.cert, key: globalOne.key });
+    const of = async (context: string | null, by: Agent) => {
+      const { status, code } = await send(router.tierPort, context, BODY, by);
+      return [status, code];
+    };
+    expect(await of(signed(), without)).toEqual([403, 'certificate_required']);
+    expect(await of(null, shows)).toEqual([401, 'context_refused']);
+    expect(await of(signed(), shows)).toEqual([200, null]);
   });
 });
 
