@@ -30,10 +30,13 @@ async function json(url: string): Promise<Record<string, unknown>> {
   return (await response.json()) as Record<string, unknown>;
 }
 
-async function chat(base: string, model: string): Promise<Response> {
+async function chat(base: string, model: string, key?: string): Promise<Response> {
   return fetch(`${base}/v1/chat/completions`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: {
+      'content-type': 'application/json',
+      ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+    },
     body: JSON.stringify({
       model,
       messages: [{ role: 'user', content: 'Hello' }],
@@ -44,7 +47,7 @@ async function chat(base: string, model: string): Promise<Response> {
 
 describe('spillway demo', () => {
   it('serves, says how to try it, and ends with 0 on SIGTERM', async () => {
-    const demo = start(['demo', '--port', '0']);
+    const demo = start(['demo', '--one-region', '--port', '0']);
     const [, base] = await demo.printed(/Spillway listens on (http:\S+)/);
     await demo.printed(/status: {2}http/);
     expect(demo.output).toContain('curl -N');
@@ -57,18 +60,37 @@ describe('spillway demo', () => {
     expect(await demo.exited).toBe(0);
   });
 
-  it('says which port is taken', async () => {
+  it('has three regions, each tenant where it may be; one that dies is started again', async () => {
     const demo = start(['demo', '--port', '0', '--replicas', '1']);
+    const [, base] = await demo.printed(/Spillway listens on (http:\S+)/);
+    await demo.printed(/metrics: http/);
+    expect(demo.output).toContain('spill interval 2 s');
+    const bank = await chat(base ?? '', 'demo-model', 'sk-demo-bank');
+    expect([bank.status, bank.headers.get('x-spillway-region')]).toEqual([200, 'frankfurt']);
+    const [, pid] = await demo.printed(/--scene death --pid (\d+)/);
+    process.kill(Number(pid), 'SIGKILL');
+    await demo.printed(/tokyo has died \(SIGKILL\)/);
+    const shop = await chat(base ?? '', 'demo-model', 'sk-demo-shop');
+    expect([shop.status, shop.headers.get('x-spillway-region')]).toEqual([200, 'singapore']);
+    demo.process.kill('SIGTERM');
+    expect(await demo.exited).toBe(0);
+  });
+
+  it('says which port is taken, whatever it was to start', async () => {
+    const demo = start(['demo', '--one-region', '--port', '0', '--replicas', '1']);
     const [, port] = await demo.printed(/listens on http:\/\/127\.0\.0\.1:(\d+)/);
-    const second = start(['demo', '--port', port ?? '']);
+    const second = start(['demo', '--one-region', '--port', port ?? '']);
     expect(await second.exited).toBe(1);
     expect(second.output).toMatch(/^spillway demo: .*:\d+ is in use by another process/);
+    const third = start(['demo', '--port', port ?? '']);
+    expect(await third.exited).toBe(1);
+    expect(third.output).toMatch(/:\d+ is in use by another process/);
   });
 });
 
 describe('ending', () => {
   async function streaming(maxTokens: number): Promise<{ demo: Spawned; text: Promise<string> }> {
-    const demo = start(['demo', '--port', '0', '--replicas', '1']);
+    const demo = start(['demo', '--one-region', '--port', '0', '--replicas', '1']);
     const [, base] = await demo.printed(/Spillway listens on (http:\S+)/);
     const answer = await fetch(`${base ?? ''}/v1/completions`, {
       method: 'POST',

@@ -152,7 +152,8 @@ async function coolsDown(playing: Playing): Promise<void> {
   );
 }
 
-const DEATH = { perS: 3, promptTokens: 300, maxTokens: 40 };
+/** Answers of some 2 s each: some are under way when the region dies. */
+const DEATH = { perS: 3, promptTokens: 300, maxTokens: 200 };
 const DEATH_MS = 9_000;
 const BACK_MS = 45_000;
 

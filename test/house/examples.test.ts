@@ -43,7 +43,7 @@ interface Shown {
 function commandLines(text: string): Shown[] {
   const joined = text.replaceAll(/\\\n[#\s]*/g, '');
   const pattern =
-    /((?:[A-Z_]+=\S+ )*)(?:bin\/)?spillway ((?:demo|up|router|agent|engine-sim|validate)\b[^`\n]*)/g;
+    /((?:[A-Z_]+=\S+ )*)(?:bin\/)?spillway ((?:demo|gameday|global|up|router|agent|engine-sim|validate)\b[^`\n]*)/g;
   return Array.from(joined.matchAll(pattern), ([, variables = '', command = '']) => ({
     environment: Object.fromEntries(
       variables
