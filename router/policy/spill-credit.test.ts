@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { CREDIT_DEFAULTS, CreditGiver, CreditPurse } from './spill-credit.ts';
+import { CREDIT_DEFAULTS, CreditGiver, CreditPurse, headroomMs } from './spill-credit.ts';
 
 const ASK = { wantsMs: 10_000, requestMs: 500, spentMs: 0 };
 
@@ -20,9 +20,10 @@ describe('a region gives', () => {
     ]);
     expect(grants(giver, 2_000, 100)).toEqual([]);
     expect(grants(giver, 9_000, 200)).toEqual([
-      ['a', 3_000],
-      ['b', 1_000],
+      ['a', 1_500],
+      ['b', 500],
     ]);
+    expect(grants(giver, 9_000, 300)).toEqual([]);
   });
 
   test('nothing where it does not know its own load, has no room, or is not asked', () => {
@@ -179,5 +180,23 @@ describe('any number of senders and routers, with messages that take up to 4 s',
         }
       }),
     );
+  });
+});
+
+describe('headroom', () => {
+  const pool = { readyReplicas: 10, queueMs: 100, inflowPerMs: 7 };
+
+  test('is what fits under the threshold and what is served in a second beyond what comes', () => {
+    expect(headroomMs(pool, 400)).toBe(10 * 300 + 3 * 1_000);
+  });
+
+  test('is no more than what fits where what comes is unknown or more than can be served', () => {
+    expect(headroomMs({ ...pool, inflowPerMs: null }, 400)).toBe(3_000);
+    expect(headroomMs({ ...pool, inflowPerMs: 12 }, 400)).toBe(3_000);
+  });
+
+  test('is none from the threshold on, and unknown where the queue is', () => {
+    expect(headroomMs({ ...pool, queueMs: 400 }, 400)).toBe(0);
+    expect(headroomMs({ ...pool, queueMs: null }, 400)).toBeNull();
   });
 });

@@ -1,6 +1,7 @@
 // What a region lets others send it: credit in prefill ms, given by each of its routers and spent by global routers.
 //
-//   headroom    ready replicas · (spillStartMs − own estimate): what may be added before the region is itself hot
+//   headroom    ready replicas · (spillStartMs − own estimate) + what they serve in one interval beyond what comes: what may
+//               be added before the region is itself hot, and what goes on being served until the next grant
 //   free        headroom / routers − what is granted and neither spent nor lapsed, shared by what senders ask for
 //   small       where it is not a request for each, whole requests are given in turn; less than one request is saved
 //               over the life of a grant first
@@ -32,7 +33,7 @@ export interface Grant {
 }
 
 export interface Demand {
-  /** Prefill that it would send here until it reports again, ms. */
+  /** Prefill that it would send here until it says so again, ms: what it is given lessens it. */
   readonly wantsMs: number;
   /** Prefill of one of its requests, ms; more than 0. */
   readonly requestMs: number;
@@ -52,6 +53,27 @@ interface Account {
   owedMs: number;
   closed: boolean;
   readonly open: Slice[];
+}
+
+/** How far grants look ahead: until the next ones, ms. */
+const INTERVAL_MS = 1_000;
+
+/** Of a pool, as one of its routers sees it. */
+export interface PoolLoad {
+  readonly readyReplicas: number;
+  /** Own estimate; null: unknown. */
+  readonly queueMs: number | null;
+  /** Prefill that comes, ms a ms, of the whole region; null: unknown. */
+  readonly inflowPerMs: number | null;
+}
+
+/** Prefill ms that others may add until the next grant; null where the load is unknown. */
+export function headroomMs(load: PoolLoad, spillStartMs: number): number | null {
+  const { readyReplicas, queueMs, inflowPerMs } = load;
+  if (queueMs === null) return null;
+  if (queueMs >= spillStartMs) return 0;
+  const spare = inflowPerMs === null ? 0 : Math.max(0, readyReplicas - inflowPerMs);
+  return readyReplicas * (spillStartMs - queueMs) + spare * INTERVAL_MS;
 }
 
 type Given<LinkId> = readonly [LinkId, Grant];
@@ -141,6 +163,7 @@ export class CreditGiver<LinkId extends string> {
     if (!(prefillMs > 0) || account.open.length >= OPEN_MAX) return [];
     const paidMs = Math.min(account.owedMs, prefillMs);
     account.owedMs -= paidMs;
+    account.wantsMs = Math.max(0, account.wantsMs - prefillMs);
     const { creditLifeMs: lifeMs, creditGraceMs } = by.settings;
     account.open.push({ leftMs: prefillMs - paidMs, untilMs: by.nowMs + lifeMs + creditGraceMs });
     return [[link, { prefillMs, lifeMs }]];

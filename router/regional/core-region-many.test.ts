@@ -14,6 +14,8 @@ import type { RouterEffect } from './events.ts';
 const POOL = 'pool' as PoolId;
 const REGION = 'tokyo' as RegionId;
 const START_MS = UPLINK_DEFAULTS.spillStartMs;
+/** Grants look ahead so far. */
+const SERVED_MS = 1_000;
 const GRANT_COUNTS_MS = UPLINK_DEFAULTS.creditLifeMs + UPLINK_DEFAULTS.creditGraceMs;
 
 class Region {
@@ -128,10 +130,11 @@ describe('four routers of a region', () => {
         region.open(names);
         const given: { atMs: number; prefillMs: number }[] = [];
         const spent = new Map<string, { heldMs: number; spentMs: number }>();
-        let roomMs = h.replicas * START_MS;
+        // What fits under the threshold, and a second of service: nothing comes.
+        let roomMs = h.replicas * (START_MS + SERVED_MS);
         for (const [k, waitingPrefillMs] of h.waiting.entries()) {
           for (const name of names) region.report(name, { waitingPrefillMs });
-          roomMs = Math.max(roomMs, h.replicas * (START_MS - waitingPrefillMs));
+          roomMs = Math.max(roomMs, h.replicas * (START_MS + SERVED_MS - waitingPrefillMs));
           region.routers.forEach((rig, r) => {
             for (const link of region.links()) {
               const key = `${r} ${link}`;

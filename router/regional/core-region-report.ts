@@ -3,8 +3,8 @@
 //   waiting    of all ready replicas, whoever sent it: what is left of their reports now. Where some do not tell, those
 //              that do stand for them
 //   queued     what this router holds back, for whatever reason; others' queues are in their own reports
-//   headroom   ready replicas · (spillStartMs − estimated queue), and no more than what there is KV room for; the queues of
-//              this region's other routers count as their agents tell them
+//   headroom   as `spill-credit.ts` says, and no more than what there is KV room for; the queues of this region's other
+//              routers count as their agents tell them
 
 import { prefillMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 import type { ModelInfo } from '../../shared/model/report.ts';
@@ -16,6 +16,7 @@ import type {
 import { ejected } from '../policy/breaker.ts';
 import { kvLifetimeMs } from '../policy/kv-fill.ts';
 import { regionQueueMs } from '../policy/region-estimate.ts';
+import { headroomMs as loadHeadroomMs } from '../policy/spill-credit.ts';
 import { backlogNowMs } from '../policy/sight.ts';
 import { medianKnown } from '../policy/unknown.ts';
 import { curveOf, poolCurve, reportedWaitMs, unackedMs, viewOf } from './core-load.ts';
@@ -69,9 +70,11 @@ export function headroomMs(
   const { uplink } = state.config;
   if (uplink === undefined || state.draining) return 0;
   const queueMs = regionQueueMs({ ...report, queuedPrefillMs: [queuedHereMs(pool)] });
-  if (queueMs === null) return null;
-  const headroom = report.readyReplicas * (uplink.settings.spillStartMs - queueMs);
-  return Math.max(0, Math.min(headroom, roomMs(pool, report) ?? headroom));
+  const inflow = pool.inflow.before(Number.POSITIVE_INFINITY, state.nowMs);
+  const inflowPerMs = inflow.workPerMs * routersOf(pool);
+  const load = { readyReplicas: report.readyReplicas, queueMs, inflowPerMs };
+  const headroom = loadHeadroomMs(load, uplink.settings.spillStartMs);
+  return headroom === null ? null : Math.min(headroom, roomMs(pool, report) ?? headroom);
 }
 
 /** Of all routers of the region, ms: this one's own now, the others' as agents were told. */

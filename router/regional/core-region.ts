@@ -3,7 +3,8 @@
 //
 //   report   as often as the global routers ask; sooner where a queue has doubled or halved, replicas have become ready or
 //            left, or it drains, but never two within LOOK_MS
-//   grants   with the reports, on the figures that they tell
+//   grants   at every look, on the figures of then: given once a second, all of it came at once and the rest of the
+//            second went unused
 //   away     all of them to a new link, then what changed
 //   arrived  a global router's own sends, by its numbers, on its own link: it need not count them itself any more
 
@@ -104,8 +105,8 @@ export function tellGlobal(state: RegionalState): void {
   tier.lookedMs = nowMs;
   const reports = [...state.pools.values()].map((pool) => look(state, pool));
   const due = nowMs - tier.reportedMs >= intervalMs(tier);
+  grant(state, reports);
   if (!due && !hasChanged(state, reports)) return;
-  if (due) grant(state, reports);
   broadcast(state, reports);
   tier.reportedMs = nowMs;
 }

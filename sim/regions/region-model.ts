@@ -40,6 +40,7 @@ export class RegionModel {
   readonly #queues: Waiting[][];
   readonly #kept = new Map<number, number>();
   readonly #open = new Set<RegionWork>();
+  readonly #watchers = new Map<number, (workMs: number) => void>();
   #turn = 0;
   #woken = false;
   #alive = true;
@@ -51,6 +52,11 @@ export class RegionModel {
     this.#timeline = timeline;
     this.#busyUntilMs = new Float64Array(shape.replicas);
     this.#queues = Array.from({ length: shape.routers }, () => []);
+  }
+
+  /** `sees`: the work of each request that comes to a router. */
+  watch(router: number, sees: (workMs: number) => void): void {
+    this.#watchers.set(router, sees);
   }
 
   get alive(): boolean {
@@ -81,6 +87,7 @@ export class RegionModel {
     const kept = this.#kept.get(work.conversation) ?? 0;
     const cachedTokens = Math.min(kept, work.promptTokens - 1);
     const workMs = (work.promptTokens - cachedTokens) / this.shape.tokensPerMs;
+    this.#watchers.get(router)?.(workMs);
     this.#queues[router]?.push({ work, cachedTokens, workMs, sinceMs: this.#timeline.nowMs });
     this.#move();
   }

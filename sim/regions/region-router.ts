@@ -1,5 +1,5 @@
 // One router of a modelled region on its links to global routers: reports once a second and where its queue has doubled or
-// halved, grants by the region's own credit code, conversations away from home by its own memory.
+// halved, grants at every look by the region's own credit code, conversations away from home by its own memory.
 
 import type { LinkId, PoolId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
@@ -10,7 +10,8 @@ import type {
 } from '../../shared/protocol/region-messages.ts';
 import { AwayMemory } from '../../router/policy/away-memory.ts';
 import { regionQueueMs } from '../../router/policy/region-estimate.ts';
-import { CreditGiver } from '../../router/policy/spill-credit.ts';
+import { Inflow } from '../../router/policy/inflow.ts';
+import { CreditGiver, headroomMs } from '../../router/policy/spill-credit.ts';
 import type { Timeline } from '../world/timeline.ts';
 import type { RegionModel } from './region-model.ts';
 import type { RegionWire } from './wire.ts';
@@ -44,14 +45,17 @@ export class RegionRouter {
   readonly #links = new Map<LinkId, Link>();
   readonly #giver = new CreditGiver<LinkId>();
   readonly #away = new AwayMemory();
+  readonly #inflow = new Inflow();
+  readonly #lastGrants: number[] = [];
   #told: number | null = null;
   #reportedMs = Number.NEGATIVE_INFINITY;
-  /** All that was ever granted, and the most of it in one interval, ms. */
+  /** All that was ever granted, and the most of it within one second, ms. */
   grantedMs = 0;
   grantedMostMs = 0;
 
   constructor(timeline: Timeline, parts: RouterParts, phaseMs: number) {
     this.#timeline = timeline;
+    parts.model.watch(parts.index, (workMs) => this.#inflow.note(0, workMs, timeline.nowMs));
     this.#parts = parts;
     this.id = `${parts.region}/${parts.index}` as RouterId;
     timeline.after(phaseMs, () => this.#look());
@@ -102,10 +106,10 @@ export class RegionRouter {
     const queue = Math.max(QUEUE_FLOOR_MS, this.#queueMs(report) ?? 0);
     const isDue = nowMs - this.#reportedMs >= REPORT_MS;
     const told = this.#told ?? queue;
+    this.#grant(report);
     if (!isDue && queue < 2 * told && told < 2 * queue) return;
     this.#told = queue;
     this.#reportedMs = nowMs;
-    if (isDue) this.#grant(report);
     for (const link of this.#links.values()) this.#tell(link, report);
   }
 
@@ -131,15 +135,23 @@ export class RegionRouter {
     // Other routers' queues count: their agents tell.
     const all = Array.from({ length: routers }, (_, k) => model.queuedMs(k));
     const queue = regionQueueMs({ ...report, queuedPrefillMs: all, unacknowledgedMs: 0 });
-    const headroomMs = queue === null ? null : replicas * (settings.spillStartMs - queue);
-    const given = this.#giver.grant({ headroomMs, routers }, settings, this.#timeline.nowMs);
+    const inflowPerMs = this.#inflow.before(
+      Number.POSITIVE_INFINITY,
+      this.#timeline.nowMs,
+    ).workPerMs;
+    const load = { readyReplicas: replicas, queueMs: queue, inflowPerMs: inflowPerMs * routers };
+    const room = headroomMs(load, settings.spillStartMs);
+    const given = this.#giver.grant({ headroomMs: room, routers }, settings, this.#timeline.nowMs);
     let sum = 0;
     for (const [id, { prefillMs, lifeMs }] of given) {
       sum += prefillMs;
       this.#links.get(id)?.wire.up({ kind: 'grant', pool: report.pool, prefillMs, lifeMs });
     }
     this.grantedMs += sum;
-    this.grantedMostMs = Math.max(this.grantedMostMs, sum);
+    this.#lastGrants.push(sum);
+    if (this.#lastGrants.length > REPORT_MS / LOOK_MS) this.#lastGrants.shift();
+    const inInterval = this.#lastGrants.reduce((total, each) => total + each, 0);
+    this.grantedMostMs = Math.max(this.grantedMostMs, inInterval);
   }
 
   #queueMs(report: RegionPoolReport): number | null {
