@@ -1,0 +1,85 @@
+// The short part of `npm run prove -- global`: one world of each kind, and the controls that must fail.
+
+import { describe, expect, test } from 'vitest';
+import { ConversationMemory } from '../../router/policy/affinity.ts';
+import { OwnSends } from '../../router/policy/own-sends.ts';
+import { without } from '../world/without.ts';
+import {
+  breachesOf,
+  CHOICE,
+  choiceFailures,
+  FLOOD,
+  floodFailures,
+  peakFailures,
+  QUICK_FLOOD,
+  suddenFailures,
+  withoutCredits,
+} from './global.ts';
+import { measureAffinity, measureFlood, measurePeak, measureSudden } from './global-worlds.ts';
+
+const HISTORIES = 300;
+
+describe('the evening peak', () => {
+  test('spills in time, not beyond 300 ms at the neighbour, and comes back; the EU tenant stays', () => {
+    const shape = { seed: 2, replicas: 8, promptTokens: 500, hotMs: 120_000, afterMs: 200_000 };
+    expect(peakFailures(measurePeak(shape))).toEqual([]);
+  });
+});
+
+describe('two small neighbours of a region beyond its capacity', () => {
+  const shape = { ...FLOOD, ...QUICK_FLOOD, forMs: 40_000, seed: 2 };
+
+  test('are not flooded by five routers whose reports are late', () => {
+    expect(floodFailures(measureFlood(shape))).toEqual([]);
+  });
+
+  test('control: are flooded where credits are off', () => {
+    expect(floodFailures(withoutCredits(() => measureFlood(shape)))).not.toEqual([]);
+  });
+});
+
+describe('of two equal neighbours', () => {
+  const shape = { ...CHOICE, forMs: 25_000, settings: { spillIntervalMs: 10_000 } };
+
+  test('both get their part at every moment', () => {
+    expect(choiceFailures(measureFlood(shape).oneSidedRatio)).toEqual([]);
+  });
+
+  test('control: without the draw all routers go for the same', () => {
+    const settings = { ...shape.settings, temperatureMs: 0 };
+    expect(choiceFailures(measureFlood({ ...shape, settings }).oneSidedRatio)).not.toEqual([]);
+  });
+});
+
+describe('a load that doubles at once, with reports 5 s late', () => {
+  test('is noticed within a second', () => {
+    expect(suddenFailures(measureSudden(2))).toEqual([]);
+  });
+
+  test('control: is noticed late where own sends do not count', () => {
+    without(OwnSends.prototype, { name: 'backlogMs', make: () => () => 0 }, () => {
+      expect(suddenFailures(measureSudden(2))).not.toEqual([]);
+    });
+  });
+});
+
+describe('conversations, turns by way of either of two routers', () => {
+  const ratio = (restartMs: number | null): number => {
+    const { laterTurns, inPlace } = measureAffinity({ seed: 2, forMs: 50_000, restartMs });
+    return inPlace / laterTurns;
+  };
+
+  test.each([null, 35_000])('stay in place, also where both are started anew (at %s ms)', (at) => {
+    expect(ratio(at)).toBeGreaterThanOrEqual(0.95);
+  });
+
+  test('control: move where regions do not tell which live with them', () => {
+    without(ConversationMemory.prototype, { name: 'reported', make: () => () => {} }, () => {
+      expect(ratio(null)).toBeLessThan(0.95);
+    });
+  });
+});
+
+test('no random history breaches a rule', () => {
+  expect(breachesOf({ from: 1, histories: HISTORIES, events: 250 })).toEqual([]);
+});
