@@ -1,0 +1,293 @@
+// Where a prompt goes, byte for byte: a global router before two real regions, every socket towards them recorded and searched.
+// All of it from one fleet.yaml, as an operator would write it.
+
+import { createHash } from 'node:crypto';
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startAgent } from '../../agent/start.ts';
+import { globalOptions, globalReloadable } from '../../bin/cli/global-options.ts';
+import { routerOptions } from '../../bin/cli/router-options.ts';
+import { startGlobalRouter, type RunningGlobalRouter } from '../../router/global/start.ts';
+import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
+import { parseFleet } from '../../shared/config/load.ts';
+import type { FleetConfig, GlobalConfig } from '../../shared/config/schema.ts';
+import { seededRandom } from '../../shared/lib/random.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
+import { startEngineServer } from '../../sim/engine/http/server.ts';
+import { engineProfile } from '../../sim/engine/profiles.ts';
+import { agentOptions } from './agent-options.ts';
+import { RecordingProxy } from './recording-proxy.ts';
+import { captureLog } from './shell-harness.ts';
+import { until } from './until.ts';
+
+const MODEL = 'sim-model';
+const NAMES = ['fra', 'tyo'] as const;
+type Name = (typeof NAMES)[number];
+
+interface Region {
+  readonly tier: RecordingProxy;
+  /** Towards the region: what a global router says on its links. */
+  readonly links: RecordingProxy;
+  readonly router: RunningRouter;
+}
+
+const { log } = captureLog();
+const runtime: RoleRuntime = {
+  ...{ clock: systemClock, timers: systemTimers, random: seededRandom(5), log },
+};
+const close: (() => Promise<void>)[] = [];
+const regions = new Map<Name, Region>();
+let tiers: ReadonlyMap<Name, RecordingProxy>;
+let global: RunningGlobalRouter;
+
+const region = (name: Name): Region => regions.get(name) as Region;
+const hash = (key: string): string => `sha256:${createHash('sha256').update(key).digest('hex')}`;
+
+/** `changes` of the tenants; the rest is the same for all. */
+function fleet(changes: { readonly shop?: object; readonly own?: object } = {}): FleetConfig {
+  const tenant = (name: string, rules: object) => ({
+    ...{ name, keys: [{ name, hash: hash(`key-of-${name}`) }] },
+    ...rules,
+  });
+  const text = JSON.stringify({
+    tenants: [
+      tenant('bank', { residency: { allow: ['fra'] } }),
+      tenant('shop', changes.shop ?? { residency: { allow: ['tyo'] } }),
+      tenant('clinic', { residency: { allow: ['fra'] }, ingress: 'inZone' }),
+      tenant('model', { models: ['another'] }),
+    ],
+    zones: { eu: { clientsUrl: 'https://eu.example' } },
+    regions: NAMES.map((name) => ({
+      name,
+      zone: name === 'fra' ? 'eu' : 'apac',
+      baseUrl: `http://127.0.0.1:${tiers.get(name)?.port ?? 0}`,
+      linkSecrets: [`link-secret-of-${name}`],
+      tierKey: { id: name, secret: `tier-secret-of-${name}` },
+    })),
+    ...changes.own,
+  });
+  const parsed = parseFleet({ file: 'fleet.yaml', text, environment: {}, overlays: [] });
+  if (!parsed.ok) throw new Error(parsed.error);
+  return parsed.config;
+}
+
+const globalFleet = (shop?: object) =>
+  fleet({
+    ...(shop === undefined ? {} : { shop }),
+    own: {
+      global: {
+        zone: 'apac',
+        clients: { listen: '127.0.0.1:0' },
+        links: { listen: '127.0.0.1:0' },
+        admin: null,
+        probes: null,
+        routing: { staleGraceMs: 1_000, connectTimeoutMs: 500 },
+      },
+    },
+  });
+
+async function startRegion(name: Name): Promise<void> {
+  const tier = tiers.get(name) as RecordingProxy;
+  // Its own side dials: what comes back on the link is what goes towards the region.
+  const links = await new RecordingProxy().listen();
+  links.target = global.linksPort;
+  const config = fleet({
+    own: {
+      region: name,
+      models: { [MODEL]: { pool: 'default' } },
+      router: {
+        clients: { listen: '127.0.0.1:0' },
+        links: { listen: '127.0.0.1:0' },
+        admin: null,
+        tier: { listen: '127.0.0.1:0', keys: [{ id: name, secret: `tier-secret-of-${name}` }] },
+        global: { urls: [`ws://127.0.0.1:${links.port}`], secret: `link-secret-of-${name}` },
+      },
+    },
+  });
+  const router = await startRegionalRouter(routerOptions(config), runtime);
+  tier.target = router.tierPort;
+  const profile = engineProfile('demo');
+  if (profile === null) throw new Error('no profile');
+  const engine = await startEngineServer(
+    { host: '127.0.0.1', port: 0, model: MODEL, profile, loadingMs: 0 },
+    runtime,
+  );
+  const agent = await startAgent(
+    agentOptions(engine.url, `ws://127.0.0.1:${router.linksPort}`),
+    runtime,
+  );
+  regions.set(name, { tier, links, router });
+  close.push(
+    () => links.close(),
+    () => engine.close(),
+    () => agent.close(),
+    () => router.close(),
+  );
+}
+
+beforeAll(async () => {
+  tiers = new Map(
+    await Promise.all(
+      NAMES.map(async (name) => [name, await new RecordingProxy().listen()] as const),
+    ),
+  );
+  for (const tier of tiers.values()) close.push(() => tier.close());
+  const config = globalFleet();
+  global = await startGlobalRouter(globalOptions(config, config.global as GlobalConfig), runtime);
+  close.push(() => global.close());
+  await Promise.all(NAMES.map(startRegion));
+  await until(() =>
+    global.status().regions.every(({ pools }) => pools.some((pool) => pool.models.length > 0)),
+  );
+}, 30_000);
+
+afterAll(async () => {
+  for (const each of close.splice(0).toReversed()) await each();
+});
+
+let prompts = 0;
+/** A prompt that stands nowhere else. */
+function secretPrompt(): string {
+  prompts += 1;
+  return `the secret of turn ${prompts} is ${createHash('sha256').update(String(prompts)).digest('hex')}`;
+}
+
+const clientOf = (tenant: string, base = global.clientsPort) =>
+  new OpenAI({
+    baseURL: `http://127.0.0.1:${base}/v1`,
+    apiKey: `key-of-${tenant}`,
+    maxRetries: 0,
+  });
+
+async function answerTo(tenant: string, content: string, base?: number): Promise<string> {
+  const stream = await clientOf(tenant, base).chat.completions.create({
+    model: MODEL,
+    messages: [{ role: 'user', content }],
+    max_tokens: 4,
+    stream: true,
+  });
+  let text = '';
+  for await (const chunk of stream) text += chunk.choices[0]?.delta.content ?? '';
+  return text;
+}
+
+interface Refusal {
+  readonly status: number | undefined;
+  readonly code: string | null | undefined;
+}
+
+async function refusalOf(tenant: string, content: string, base?: number): Promise<Refusal> {
+  try {
+    await answerTo(tenant, content, base);
+  } catch (error) {
+    if (error instanceof OpenAI.APIError) return { status: error.status, code: error.code };
+    throw error;
+  }
+  throw new Error('it was answered');
+}
+
+/** On which of the regions' sockets it was seen. */
+function seenAt(text: string): Name[] {
+  return NAMES.filter((name) => region(name).tier.saw(text) || region(name).links.saw(text));
+}
+
+describe('a prompt', () => {
+  test('goes to a region of its tenant, and no byte of it elsewhere', async () => {
+    const [bank, shop] = [secretPrompt(), secretPrompt()];
+    expect(await answerTo('bank', bank)).not.toBe('');
+    expect(await answerTo('shop', shop)).not.toBe('');
+    // Also the controls of the search: what went there is found.
+    expect(seenAt(bank)).toEqual(['fra']);
+    expect(seenAt(shop)).toEqual(['tyo']);
+  });
+
+  test('of a tenant that must come in elsewhere leaves the router nowhere', async () => {
+    const prompt = secretPrompt();
+    expect(await refusalOf('clinic', prompt)).toEqual({ status: 421, code: 'misdirected_request' });
+    expect(seenAt(prompt)).toEqual([]);
+  });
+
+  test('for a model that is not its tenant’s leaves the router nowhere', async () => {
+    const prompt = secretPrompt();
+    expect(await refusalOf('model', prompt)).toEqual({ status: 404, code: 'model_not_found' });
+    expect(seenAt(prompt)).toEqual([]);
+  });
+
+  test('that its client takes to another region itself is refused there too', async () => {
+    const tyo = region('tyo').router.clientsPort;
+    const refusal = await refusalOf('bank', secretPrompt(), tyo);
+    expect(refusal).toEqual({ status: 403, code: 'residency_violation' });
+  });
+
+  test('goes where a changed policy says, from its next request on', async () => {
+    const anywhere = globalFleet({ residency: { allow: ['fra', 'tyo'] } });
+    const bound = globalFleet({ residency: { allow: ['fra'] } });
+    const change = (config: FleetConfig) =>
+      global.reload(globalReloadable(config, config.global as GlobalConfig));
+    change(bound);
+    const prompt = secretPrompt();
+    // The region's own file has not changed: it is the global router that sends it elsewhere, and the tenant's list in the
+    // context that lets it in there.
+    expect(await answerTo('shop', prompt)).not.toBe('');
+    expect(seenAt(prompt)).toEqual(['fra']);
+    change(anywhere);
+    const other = secretPrompt();
+    expect(await answerTo('shop', other)).not.toBe('');
+    expect(seenAt(other)).toHaveLength(1);
+    change(globalFleet());
+  });
+
+  test('stays where it may be when that region dies: a typed error, and no byte of it elsewhere', async () => {
+    const { router, tier, links } = region('fra');
+    const before = region('tyo').tier.bytes;
+    tier.cut();
+    links.cut();
+    await router.close();
+    const asked: string[] = [];
+    const refused = async (): Promise<Refusal> => {
+      const prompt = secretPrompt();
+      asked.push(prompt);
+      return refusalOf('bank', prompt);
+    };
+    const first = await Promise.all(Array.from({ length: 5 }, refused));
+    for (const { status, code } of first) {
+      expect([502, 503]).toContain(status);
+      expect(['upstream_failed', 'no_healthy_region']).toContain(code);
+    }
+    // As soon as it is known to be gone, the error says so.
+    await until(async () => (await refused()).code === 'no_healthy_region');
+    expect(asked.filter((prompt) => region('tyo').tier.saw(prompt))).toEqual([]);
+    expect(asked.filter((prompt) => region('tyo').links.saw(prompt))).toEqual([]);
+    expect(region('tyo').tier.bytes).toBe(before);
+    // Nor was the other region gone: it serves those who may be there.
+    expect(await answerTo('shop', secretPrompt())).not.toBe('');
+  });
+});
+
+test('the search finds a text that was sent in pieces, and in base64 at any offset', async () => {
+  const text = secretPrompt();
+  for (const body of [text, ...['', 'a', 'ab'].map((before) => inBase64(`${before}${text}cd`))]) {
+    const proxy = await new RecordingProxy().listen();
+    proxy.target = region('tyo').router.clientsPort;
+    const pieces = new ReadableStream({
+      start(controller) {
+        controller.enqueue(Buffer.from(body.slice(0, 20)));
+        controller.enqueue(Buffer.from(body.slice(20)));
+        controller.close();
+      },
+    });
+    expect(proxy.saw(text)).toBe(false);
+    await fetch(`http://127.0.0.1:${proxy.port}/`, {
+      ...{ method: 'POST', body: pieces, duplex: 'half' },
+      headers: { 'content-length': String(body.length) },
+    });
+    expect(proxy.saw(text)).toBe(true);
+    await proxy.close();
+  }
+});
+
+function inBase64(text: string): string {
+  return Buffer.from(text).toString('base64url');
+}
