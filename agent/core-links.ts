@@ -246,7 +246,7 @@ export class LinkTable {
       const { claim } = other;
       if (claim !== null) others.push(claim);
     }
-    return others.length === 0 ? null : placeOf(link.claim, others);
+    return others.length === 0 ? null : placeOf(link.claim, others, nowMs);
   }
 
   view(): AgentLinkView[] {

@@ -256,12 +256,18 @@ describe('reports', () => {
     const other = new RouterVoice(h, 'b');
     const queued = { kind: 'queued', pool: POOL } as const;
     h.say(router.link, { ...queued, prefillMs: 300, requests: 2, topPriority: 0 });
-    h.say(other.link, { ...queued, prefillMs: 200, requests: 1, topPriority: -1 });
+    h.say(other.link, { ...queued, prefillMs: 200, requests: 1, topPriority: -1, headAgeMs: 400 });
     h.advance(60);
     const sum = { prefillMs: 500, requests: 3, topPriority: -1, routersQueueing: 2 };
     const turn = { othersAtTop: 1, before: 1, turnMs: 25 };
     const behind = { ...turn, othersTop: -1, othersRequests: 1 };
-    expect(router.report().queued).toEqual({ ...sum, place: behind });
+    const { place } = router.report().queued;
+    expect(router.report().queued).toEqual({
+      ...sum,
+      place: { ...behind, oldestAgeMs: place?.oldestAgeMs },
+    });
+    expect(place?.oldestAgeMs).toBeGreaterThan(400);
+    expect(place?.oldestAgeMs).toBeLessThanOrEqual(460);
     const ahead = { ...turn, othersTop: 0, othersRequests: 2 };
     expect(other.report().queued).toEqual({ ...sum, place: ahead });
     h.deliver({ kind: 'linkDown', link: other.link });

@@ -17,13 +17,19 @@ export interface QueueClaim {
 }
 
 /** `own` null: that router holds nothing, and a request that comes to it now is the youngest of all. */
-export function placeOf(own: QueueClaim | null, others: readonly QueueClaim[]): QueuePlace {
+export function placeOf(
+  own: QueueClaim | null,
+  others: readonly QueueClaim[],
+  nowMs: number,
+): QueuePlace {
   let othersTop: number | null = null;
   for (const { topPriority } of others) othersTop = Math.min(othersTop ?? topPriority, topPriority);
   const rivals = others.filter(({ topPriority }) => topPriority === othersTop);
   const first = own === null || own.topPriority !== othersTop ? null : own;
   const before = first === null ? rivals : rivals.filter((rival) => goesBefore(rival, first));
-  return { othersTop, othersAtTop: rivals.length, before: before.length };
+  const heads = rivals.flatMap(({ headMs }) => (headMs === null ? [] : [headMs]));
+  const oldest = heads.length === 0 ? {} : { oldestAgeMs: nowMs - Math.min(...heads) };
+  return { othersTop, othersAtTop: rivals.length, before: before.length, ...oldest };
 }
 
 function goesBefore(a: QueueClaim, b: QueueClaim): boolean {

@@ -8,11 +8,14 @@ function sum(routersQueueing: number, topPriority: number | null, more = {}): Qu
 }
 
 describe('what the other routers hold', () => {
-  const none = { topPriority: null, atTop: 0, before: 0, meanMs: 0, turnMs: null, requests: null };
+  const none = {
+    ...{ topPriority: null, atTop: 0, before: 0, meanMs: 0 },
+    ...{ turnMs: null, requests: null, oldestAgeMs: null },
+  };
 
   test('is as the agent tells it, whatever this router thinks of itself', () => {
     const place = { othersTop: 3, othersAtTop: 2, before: 1 };
-    const told = { topPriority: 3, atTop: 2, before: 1, meanMs: 100, turnMs: null, requests: null };
+    const told = { ...none, topPriority: 3, atTop: 2, before: 1, meanMs: 100 };
     expect(otherQueues(sum(4, 0, { place }), true)).toEqual(told);
     expect(otherQueues(sum(4, 0, { place }), false)).toEqual(told);
     const alone = { othersTop: null, othersAtTop: 0, before: 0 };
@@ -34,12 +37,16 @@ const OTHERS: OtherQueues = {
   meanMs: 100,
   turnMs: null,
   requests: null,
+  oldestAgeMs: null,
 };
 const INPUT: ShareInput = {
   others: OTHERS,
   holdMs: 60,
   blind: false,
   roomForAll: false,
+  ownAgeMs: 0,
+  isHome: false,
+  roomForMs: 0,
   reportAgeMs: 0,
   waitMs: 20,
   ownMs: 0,
@@ -110,14 +117,7 @@ test('routers that see one report together send one request more than the hold a
       let sentMs = 0;
       for (let before = 0; before < routers; before += 1) {
         const atTop = routers - 1;
-        const others = {
-          topPriority: 0,
-          atTop,
-          before,
-          meanMs: prefillMs,
-          turnMs: null,
-          requests: null,
-        };
+        const others = { ...OTHERS, atTop, before, meanMs: prefillMs };
         let ownMs = 0;
         while (shareOpensInMs({ ...INPUT, others, waitMs, ownMs }, 0) === 0) ownMs += prefillMs;
         sentMs += ownMs;
@@ -162,6 +162,31 @@ describe('where reports come in turn', () => {
     const late = { ...INPUT, others: { ...others, before: 2 }, reportAgeMs: 40, roomForAll: true };
     expect(shareOpensInMs(late, 0)).toBe(0);
     expect(shareOpensInMs(late, 1)).toBeNull();
+  });
+
+  test('whoever is older than all that waits elsewhere waits for no turn, as its age grows with theirs', () => {
+    const opens = (ownAgeMs: number | null) =>
+      shareOpensInMs(
+        { ...INPUT, others: { ...others, oldestAgeMs: 700 }, reportAgeMs: 40, ownAgeMs },
+        0,
+      );
+    expect([opens(739), opens(740), opens(900), opens(null)]).toEqual([null, 0, 0, null]);
+  });
+
+  test('whoever is younger by far lets its turn pass, until the room has stayed for a while', () => {
+    const opens = (ownAgeMs: number | null, roomForMs = 0) =>
+      shareOpensInMs(
+        { ...INPUT, others: { ...others, oldestAgeMs: 2_000 }, ownAgeMs, roomForMs },
+        0,
+      );
+    expect([opens(500), opens(499), opens(null)]).toEqual([0, null, 0]);
+    expect([opens(499, INPUT.patienceMs - 1), opens(499, INPUT.patienceMs)]).toEqual([null, 0]);
+  });
+
+  test('whoever comes for a prefix that the target alone holds waits for no turn, but for more urgent work', () => {
+    const home = { ...INPUT, others: { ...others, before: 2 }, reportAgeMs: 40, isHome: true };
+    expect(shareOpensInMs(home, 0)).toBe(0);
+    expect(shareOpensInMs(home, 1)).toBeNull();
   });
 
   test('a target that stays idle is open to all', () => {

@@ -11,9 +11,16 @@
 //
 // Where the agent's reports come in turn (`turnMs`), equally urgent work needs no share: for that long after its report
 // a router has the target for itself, and what it sends is in the next router's report. It then decides as one router
-// does. Those behind more than half of the others let their turns pass: the oldest go first. Where more targets have room
-// than requests wait in other routers, room is not what is scarce: whoever waited for a turn would leave engines idle, and
-// be one more that waits.
+// does. A turn lasts a few ms of each interval, so it is waited for only where room is contested:
+//
+//   older than all that waits elsewhere   at once: one queue would release it next
+//   more targets have room than requests wait elsewhere
+//                                         at once: whoever waited would leave engines idle, and be one more that waits
+//   comes for a prefix held there alone   at once: one router, too, sends it to its home before that has room
+//   half of the others before it          its turn passes: the oldest go first
+//   younger than the oldest by MUCH_YOUNGER_MS
+//                                         its turn passes, until the room has been told to everybody and is still there:
+//                                         the oldest may fit somewhere else alone
 //
 // Where reports come late (policy/sight.ts) a turn or a share would be waited for longer than the room lasts: equally
 // urgent work is then bound by the hold alone.
@@ -36,11 +43,13 @@ export interface OtherQueues {
   readonly turnMs: number | null;
   /** Requests that wait there, of whatever priority; null where agents do not say. */
   readonly requests: number | null;
+  /** Age of the oldest of those `atTop` at the time of the report, its length allowed for, ms; null while unknown. */
+  readonly oldestAgeMs: number | null;
 }
 
 const NO_OTHERS: OtherQueues = {
   ...{ topPriority: null, atTop: 0, before: 0, meanMs: 0 },
-  ...{ turnMs: null, requests: null },
+  ...{ turnMs: null, requests: null, oldestAgeMs: null },
 };
 
 /**
@@ -51,15 +60,21 @@ export function otherQueues(reported: QueuedWork, counted: boolean): OtherQueues
   const { place, routersQueueing, topPriority } = reported;
   const meanMs = reported.prefillMs / Math.max(1, reported.requests);
   if (place !== undefined) {
-    const { othersTop, othersAtTop, before, turnMs = null, othersRequests = null } = place;
-    if (othersTop === null) return NO_OTHERS;
-    const requests = othersRequests;
-    return { topPriority: othersTop, atTop: othersAtTop, before, meanMs, turnMs, requests };
+    const { othersTop: topPriority, othersAtTop: atTop, before, turnMs = null } = place;
+    if (topPriority === null) return NO_OTHERS;
+    const { othersRequests: requests = null, oldestAgeMs = null } = place;
+    return { topPriority, atTop, before, meanMs, turnMs, requests, oldestAgeMs };
   }
   const others = routersQueueing - (counted ? 1 : 0);
   if (others <= 0 || topPriority === null) return NO_OTHERS;
-  return { topPriority, atTop: others, before: 0, meanMs, turnMs: null, requests: null };
+  return { ...NO_OTHERS, topPriority, atTop: others, meanMs };
 }
+
+/**
+ * By so much the order of age may be broken for a turn that comes sooner, ms: some times what a request waits in a pool
+ * that is about as fast as its clients.
+ */
+const MUCH_YOUNGER_MS = 1_500;
 
 export interface ShareInput {
   readonly others: OtherQueues;
@@ -70,6 +85,12 @@ export interface ShareInput {
   readonly blind: boolean;
   /** More of the pool's targets have room than requests wait in other routers. */
   readonly roomForAll: boolean;
+  /** Age of the request, its length allowed for, ms; null where it claims no place among those that wait elsewhere. */
+  readonly ownAgeMs: number | null;
+  /** The target alone holds most of its prompt. */
+  readonly isHome: boolean;
+  /** Reports have told of room for so long, ms. */
+  readonly roomForMs: number;
   /** Wait of the target without what this router has sent since its last report, ms. */
   readonly waitMs: number;
   /** What this router has sent into it since. */
@@ -91,9 +112,13 @@ export function shareOpensInMs(input: ShareInput, priority: number): number | nu
   if (others.topPriority === null || priority < others.topPriority) return 0;
   if (input.blind && priority === others.topPriority) return 0;
   if (others.turnMs !== null && priority === others.topPriority) {
-    if (input.roomForAll) return 0;
+    const youngerMs = youngerByMs(input);
+    if (youngerMs !== null && youngerMs <= 0) return 0;
+    if (input.roomForAll || input.isHome) return 0;
     const isLast = others.before > others.atTop / 2;
-    if (input.reportAgeMs < others.turnMs && !isLast) return 0;
+    const isLate =
+      youngerMs !== null && youngerMs > MUCH_YOUNGER_MS && input.roomForMs < patienceMs;
+    if (input.reportAgeMs < others.turnMs && !isLast && !isLate) return 0;
     return idleMs === null ? null : Math.max(0, patienceMs - idleMs);
   }
   const roomMs = holdMs - input.waitMs;
@@ -106,4 +131,10 @@ export function shareOpensInMs(input: ShareInput, priority: number): number | nu
   const needMs = Math.max(before === 0 ? 0 : takenMs - roomMs, behind || noSlot ? patienceMs : 0);
   if (roomMs > 0 && needMs <= 0) return 0;
   return idleMs === null ? null : Math.max(0, needMs - idleMs);
+}
+
+/** By how much the request is younger than the oldest that waits elsewhere, ms; null while unknown. */
+function youngerByMs({ others, ownAgeMs, reportAgeMs }: ShareInput): number | null {
+  const { oldestAgeMs } = others;
+  return oldestAgeMs === null || ownAgeMs === null ? null : oldestAgeMs + reportAgeMs - ownAgeMs;
 }

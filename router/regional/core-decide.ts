@@ -10,7 +10,8 @@ import type {
   DecisionReason,
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
-import { shareInMs } from './core-share.ts';
+import { keyOf } from '../policy/queue.ts';
+import { othersQueue, shareInMs, type Asker } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf, weigh } from './core-weigh.ts';
@@ -83,6 +84,9 @@ class Rules {
   readonly #state: RegionalState;
   readonly #request: RequestState;
   readonly #seen: Seen;
+  /** Asked for only where other routers queue. */
+  #asker: Asker | null = null;
+  #home: number | null = null;
 
   constructor(state: RegionalState, request: RequestState, seen: Seen) {
     this.#state = state;
@@ -98,7 +102,7 @@ class Rules {
     for (let k = 0; k < weighing.count; k += 1) {
       if (weighing.full(k)) continue;
       free = true;
-      if (!this.isItsTurn(k)) continue;
+      if (!this.isItsTurn(k) && !this.#goesHome()) continue;
       if (this.hasRoom(k)) return null;
       turn = true;
     }
@@ -108,7 +112,16 @@ class Rules {
 
   isItsTurn(k: number): boolean {
     const target = this.#seen.weighing.target(k);
-    return shareInMs(this.#state, target, this.#request.request.priority) === 0;
+    if (!othersQueue(target)) return true;
+    this.#asker ??= askerOf(this.#state, this.#request, this.#seen.weighing);
+    this.#home ??= this.#seen.weighing.home();
+    return shareInMs(this.#state, target, { ...this.#asker, isHome: k === this.#home }) === 0;
+  }
+
+  /** It waits for no turn at the one that alone holds most of its prompt: room anywhere lets it go there. */
+  #goesHome(): boolean {
+    this.#home ??= this.#seen.weighing.home();
+    return this.#home >= 0 && this.isItsTurn(this.#home);
   }
 
   /** Place in `open` of the cheapest that takes work now; -1 for none. */
@@ -126,6 +139,19 @@ class Rules {
     const { room, weighing } = this.#seen;
     return room?.acts !== true || room.of(weighing.at(k)).state !== 'full';
   }
+}
+
+/** What waits for KV room is told to nobody: it stands behind all that others tell of. */
+function askerOf(
+  state: RegionalState,
+  { request, pool, arrivedMs }: RequestState,
+  weighing: Weighing,
+): Asker {
+  const { priority } = request;
+  if (pool.queue.get(request.id)?.held !== undefined) return { priority, key: null, isHome: false };
+  const prefillMs = weighing.leastPrefill()?.prefillMs ?? 0;
+  const key = keyOf({ prefillMs, arrivedMs }, state.settings.ageCredit);
+  return { priority, key, isHome: false };
 }
 
 /** Nothing is left to other routers' turns: those in turn, or else the cheapest of all that are. */

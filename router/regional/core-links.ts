@@ -260,7 +260,7 @@ function reported(state: RegionalState, target: TargetState, report: ReplicaRepo
   target.released = { requests: 0, prefillMs: 0 };
   const ackedSeq = credibleAck(state, target, report);
   acknowledge(target, ackedSeq, state.nowMs);
-  noteIdle(target, state.nowMs);
+  noteIdle(state, target);
   if (report.incarnation !== null && target.leasesFor !== report.incarnation) {
     // An agent that acknowledges has the leases; one that met another engine life has dropped them.
     if (ackedSeq < 0) tellLeases(state, target, false);

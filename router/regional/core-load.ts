@@ -79,18 +79,17 @@ export function reportedWaitMs(target: TargetState, curve: CostCurve): number | 
   return report.waitingPrefillTokens <= 0 ? 0 : prefillMs(curve, report.waitingPrefillTokens, 0);
 }
 
-/** What this router has sent and no report includes: by name, so that a proof can leave it out. */
-export const OWN_WORK = {
-  ms: (target: TargetState, curve: CostCurve): number => sumsMs(curve, target.unackedSums),
-};
+/** What this router itself has sent: by name, so that a proof can leave it out. */
+export const OWN_WORK = { ms: sumsMs };
 
+/** What this router has sent and no report includes. */
 export function unackedMs(target: TargetState, curve: CostCurve): number {
-  return OWN_WORK.ms(target, curve);
+  return OWN_WORK.ms(curve, target.unackedSums);
 }
 
 /** This router's own work there that shows no first token yet: where reports come late, it is sure to wait still. */
 export function ownOpenMs(view: View, target: TargetState, curve: CostCurve): number {
-  return view.blind && target.openSums.prompt > 0 ? sumsMs(curve, target.openSums) : 0;
+  return view.blind && target.openSums.prompt > 0 ? OWN_WORK.ms(curve, target.openSums) : 0;
 }
 
 export interface LoadOptions extends CurveChoice {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { PoolId, RequestId } from '../../shared/model/ids.ts';
-import type { ReplicaReport } from '../../shared/model/report.ts';
+import type { QueuePlace, ReplicaReport } from '../../shared/model/report.ts';
 import {
   attemptIn,
   attemptsIn,
@@ -173,9 +173,12 @@ describe('the queue', () => {
   });
 
   describe('where reports come in turn', () => {
-    const inTurn = (requests: number) => ({
+    const inTurn = (requests: number, more: Partial<QueuePlace> = {}) => ({
       ...{ prefillMs: 100 * requests, requests, topPriority: 0, routersQueueing: 1 },
-      place: { othersTop: 0, othersAtTop: 1, before: 0, turnMs: 6, othersRequests: requests },
+      place: {
+        ...{ othersTop: 0, othersAtTop: 1, before: 0, turnMs: 6, othersRequests: requests },
+        ...more,
+      },
     });
 
     test('nobody waits for a turn while more targets have room than requests wait elsewhere', () => {
@@ -193,9 +196,9 @@ describe('the queue', () => {
       const rig = new CoreRig();
       // Full when they report, and with room when it is no longer their turn.
       const room = { waitingPrefillMs: 66, queued: inTurn(9) };
-      for (const name of ['a', 'b']) rig.ready(name, room);
+      for (const name of ['a', 'b', 'c']) rig.ready(name, room);
       const prompt = chainOf([1, 2, 3]);
-      rig.holds('a', prompt);
+      for (const name of ['a', 'c']) rig.holds(name, prompt);
       rig.pass(20);
       expect(decisionIn(rig.arrive({ prompts: [prompt] }))).toBe('queue/order');
       rig.pass(2_500);
@@ -203,6 +206,36 @@ describe('the queue', () => {
       expect(attemptsIn(rig.report('b', turn))).toEqual([]);
       rig.pass(600);
       expect(attemptIn(rig.report('b', turn)).replica).toBe('b');
+    });
+
+    test('whoever comes for a prefix that one target alone holds goes there once any has room', () => {
+      const decided = (waitingPrefillMs: number) => {
+        const rig = new CoreRig();
+        rig.ready('a', { waitingPrefillMs: 100, queued: inTurn(9) });
+        rig.ready('b', { waitingPrefillMs, queued: inTurn(9) });
+        const prompt = chainOf([1, 2, 3]);
+        rig.holds('a', prompt);
+        rig.pass(20);
+        return decisionIn(rig.arrive({ prompts: [prompt] }));
+      };
+      expect(decided(0)).toMatch(/^send/);
+      expect(decided(100)).toBe('queue/all_full');
+    });
+
+    test('whoever has waited longer than all others waits for no turn once there is room', () => {
+      const rig = new CoreRig();
+      const full = { waitingPrefillMs: 100, queued: inTurn(9, { oldestAgeMs: 0 }) };
+      rig.ready('a', full);
+      expect(decisionIn(rig.arrive())).toBe('queue/all_full');
+      rig.pass(20);
+      expect(attemptsIn(rig.pass(60))).toEqual([]);
+      const room = (oldestAgeMs: number) => ({
+        ...{ waitingPrefillMs: 66, queued: inTurn(9, { oldestAgeMs }) },
+      });
+      rig.report('a', room(2_000));
+      expect(attemptsIn(rig.pass(20))).toEqual([]);
+      rig.report('a', room(-2_000));
+      expect(attemptsIn(rig.pass(20))).toHaveLength(1);
     });
   });
 });

@@ -15,6 +15,11 @@ const PRESSING_AGE_MS = 3_600_000;
 /** Age credit below which length is not weighed against age. */
 const CREDIT_MIN = 1e-3;
 
+/** Age, its length allowed for, of a request with that key in the queue's order (policy/queue.ts), ms. */
+export function agedMs({ nowMs, settings }: RegionalState, key: number): number {
+  return nowMs - key / Math.max(settings.ageCredit, CREDIT_MIN);
+}
+
 /** A deadline is pressing when it is lost unless its request goes within so many holds. */
 const PRESS_HOLDS = 2;
 
@@ -56,12 +61,10 @@ export function queuedMessage(state: RegionalState, pool: PoolState): Queued {
  * comes with that.
  */
 function headAge(state: RegionalState, { queue }: PoolState): number | null {
-  const { nowMs, settings } = state;
   const key = queue.leastKey;
   if (key === null) return null;
-  const credit = Math.max(settings.ageCredit, CREDIT_MIN);
-  const pressed = queue.presses(nowMs, pressWithinMs(state));
-  return Math.round(nowMs - key / credit) + (pressed ? PRESSING_AGE_MS : 0);
+  const pressed = queue.presses(state.nowMs, pressWithinMs(state));
+  return Math.round(agedMs(state, key)) + (pressed ? PRESSING_AGE_MS : 0);
 }
 
 function queuedNow({ queue }: PoolState): QueueTold {

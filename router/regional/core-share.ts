@@ -3,6 +3,7 @@
 import { backlogNowMs } from '../policy/sight.ts';
 import { otherQueues, shareOpensInMs } from '../policy/release.ts';
 import { reportIntervalMs } from '../policy/report-interval.ts';
+import { agedMs } from './core-queued.ts';
 import { curveOf, poolCurve, reportedWaitMs, runningNow, unackedMs, viewOf } from './core-load.ts';
 import { haveRoom } from './core-room.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
@@ -10,17 +11,22 @@ import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 /** Two reports' way there and back. */
 const TRAVEL_MS = 20;
 
+/** For whom a share is asked. */
+export interface Asker {
+  readonly priority: number;
+  /** Its key in the queue's order (policy/queue.ts); null where it stands behind all that other routers tell of. */
+  readonly key: number | null;
+  /** The target alone holds most of its prompt. */
+  readonly isHome: boolean;
+}
+
 /**
- * ms until this router may release a request of the priority into the target, as far as other routers go: 0 is now,
- * null where only a report can tell. The pool's roster has been brought up to date.
+ * ms until this router may release the request into the target, as far as other routers go: 0 is now, null where only
+ * a report can tell. The pool's roster has been brought up to date.
  */
-export function shareInMs(
-  state: RegionalState,
-  target: TargetState,
-  priority: number,
-): number | null {
+export function shareInMs(state: RegionalState, target: TargetState, asker: Asker): number | null {
   const { report, replica } = target;
-  if (report === null || replica.lostMs !== null || report.queued.routersQueueing === 0) return 0;
+  if (report === null || !othersQueue(target)) return 0;
   const { pool } = replica;
   const others = otherQueues(report.queued, isCounted(state, pool));
   if (others.topPriority === null) return 0;
@@ -29,7 +35,7 @@ export function shareInMs(
   const view = viewOf(state, pool);
   const ageMs = nowMs - target.receivedMs;
   const leftMs = backlogNowMs(view, reportedWaitMs(target, curve) ?? 0, ageMs);
-  const { idleSinceMs, released } = target;
+  const { idleSinceMs, roomSinceMs, released } = target;
   return shareOpensInMs(
     {
       others,
@@ -37,14 +43,22 @@ export function shareInMs(
       reportAgeMs: ageMs,
       blind: view.blind,
       roomForAll: others.requests !== null && haveRoom(state, pool, others.requests),
+      ownAgeMs: asker.key === null ? null : agedMs(state, asker.key),
+      isHome: asker.isHome,
+      roomForMs: roomSinceMs === null ? 0 : nowMs - roomSinceMs,
       waitMs: Math.max(leftMs, report.slotWaitMs ?? 0),
       ownMs: Math.max(released.prefillMs, unackedMs(target, curve)),
       freeSlots: freeSlots(target),
       idleMs: idleSinceMs === null ? null : nowMs - idleSinceMs,
       patienceMs: patienceMs(state),
     },
-    priority,
+    asker.priority,
   );
+}
+
+/** Some router holds work back, as its agent tells. */
+export function othersQueue({ report, replica }: TargetState): boolean {
+  return report !== null && replica.lostMs === null && report.queued.routersQueueing > 0;
 }
 
 /** For a request in another router's queue to be sent, and to be seen in reports. */
@@ -52,13 +66,16 @@ function patienceMs({ settings, links }: RegionalState): number {
   return 2 * reportIntervalMs(settings.minReportIntervalMs, links.size) + TRAVEL_MS;
 }
 
-/** A report has come: since when the target has nothing to do. */
-export function noteIdle(target: TargetState, nowMs: number): void {
+/** A report has come: since when the target has nothing to do, and since when it has room. */
+export function noteIdle({ nowMs, settings }: RegionalState, target: TargetState): void {
   const { report } = target;
-  const waiting = report?.waitingPrefillMs ?? report?.waitingPrefillTokens ?? 0;
   const slots = freeSlots(target);
-  const idle = report !== null && waiting <= 0 && (slots === null || slots > 0);
+  const open = report !== null && (slots === null || slots > 0);
+  const waiting = report?.waitingPrefillMs ?? report?.waitingPrefillTokens ?? 0;
+  const idle = open && waiting <= 0;
+  const room = open && (idle || (report.waitingPrefillMs ?? Infinity) < settings.holdMs);
   target.idleSinceMs = idle ? (target.idleSinceMs ?? nowMs) : null;
+  target.roomSinceMs = room ? (target.roomSinceMs ?? nowMs) : null;
 }
 
 /** Reports may count this router among those that queue. */

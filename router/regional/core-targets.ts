@@ -118,6 +118,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     peakRunning: { current: 0, previous: 0, sinceMs: state.nowMs },
     released: { requests: 0, prefillMs: 0 },
     idleSinceMs: null,
+    roomSinceMs: null,
     agedMs: Number.NEGATIVE_INFINITY,
     recentTurns: new RecentTurns(),
   };

@@ -242,10 +242,18 @@ function plainDraw(
   const weighing = weigh(state, request);
   const room = roomForNew(state, request, weighing);
   const all = Array.from({ length: weighing.count }, (_, k) => weighing.at(k));
-  const isItsTurn = ({ target }: Scored): boolean =>
-    shareInMs(state, target, request.request.priority) === 0;
+  const [most, next] = all.toSorted((a, b) => b.cachedTokens - a.cachedTokens);
+  const alone = (most?.cachedTokens ?? 0) > (next?.cachedTokens ?? 0);
+  const home = alone && 2 * most!.cachedTokens >= most!.promptTokens ? most : undefined;
+  const held = request.pool.queue.get(request.request.id)?.held !== undefined;
+  const least = Math.min(...all.map(({ prefillMs }) => prefillMs));
+  const { priority } = request.request;
+  const key = held ? null : least + state.settings.ageCredit * request.arrivedMs;
+  const isItsTurn = (one: Scored): boolean =>
+    shareInMs(state, one.target, { priority, key, isHome: one.target === home?.target }) === 0;
+  const goesHome = home !== undefined && isItsTurn(home);
   const roomy = all.filter((one) => room?.acts !== true || room.of(one).state !== 'full');
-  if (!roomy.some((one) => !one.load.full && isItsTurn(one))) return null;
+  if (!roomy.some((one) => !one.load.full && (goesHome || isItsTurn(one)))) return null;
   const open = roomy.filter(({ load }) => !load.closed);
   const costs = open.map((one) => one.costMs);
   const tied = drawProbabilities(costs, state.settings);

@@ -144,6 +144,23 @@ export class Weighing {
     return true;
   }
 
+  /** The candidate that alone holds at least half of the prompt; -1 where none does. */
+  home(): number {
+    const cached = this.columns[COLUMN.cachedTokens] as Float64Array;
+    let home = -1;
+    let next = 0;
+    for (let k = 0; k < this.#count; k += 1) {
+      const tokens = cached[k] as number;
+      if (home >= 0 && tokens <= (cached[home] as number)) next = Math.max(next, tokens);
+      else {
+        next = home < 0 ? 0 : (cached[home] as number);
+        home = k;
+      }
+    }
+    if (home < 0 || (cached[home] as number) === next) return -1;
+    return 2 * (cached[home] as number) >= this.value(home, COLUMN.promptTokens) ? home : -1;
+  }
+
   /** The least prefill of any candidate and its uncached tokens; null without candidates. */
   leastPrefill(): { tokens: number; prefillMs: number } | null {
     if (this.count === 0) return null;

@@ -51,6 +51,11 @@ export interface QueuePlace {
   readonly turnMs?: number | undefined;
   /** Requests that wait in other routers, of whatever priority. Absent: not told. */
   readonly othersRequests?: number | undefined;
+  /**
+   * How long the oldest that waits in those `othersAtTop` has waited when this report is sent, less what its length
+   * costs, ms. Absent: none of them told.
+   */
+  readonly oldestAgeMs?: number | undefined;
 }
 
 /** Engine counters, so that an agent that restarts can tell whether the engine it meets is the one it left. */

@@ -182,7 +182,7 @@ describe('round trips', () => {
   it('returns a report with the place of its router among those that queue', () => {
     if (report.kind !== 'report') throw new Error('no report is recorded');
     for (const othersTop of [null, -1, 0]) {
-      const turn = othersTop === 0 ? { turnMs: 6.25, othersRequests: 3 } : {};
+      const turn = othersTop === 0 ? { turnMs: 6.25, othersRequests: 3, oldestAgeMs: -12.5 } : {};
       const place = { othersTop, othersAtTop: 2, before: 1, ...turn };
       const queued = { ...report.report.queued, place };
       const message = asReadNow({ ...report, report: { ...report.report, queued } });

@@ -118,6 +118,7 @@ const queuedWork = z.object({
       before: count,
       turnMs: amount.optional(),
       othersRequests: count.optional(),
+      oldestAgeMs: z.number().optional(),
     })
     .optional(),
 });

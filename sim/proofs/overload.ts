@@ -124,7 +124,7 @@ export function orderFailures(alone: OrderFigures, several: OrderFigures): strin
     ['several keep the hold', several.overMsP95 < 1.8 * alone.overMsP95],
     ['and never exceed it by far', several.overMsMax < 1_300],
     ['in one router length alone decides who is overtaken', alone.overtakenMs < 150],
-    ['in several age does, but for what is on its way', several.overtakenMs < 12_000],
+    ['in several age does, but for what is on its way', several.overtakenMs < 6_000],
   ];
   return rules.flatMap(([rule, holds]) => (holds ? [] : [rule]));
 }
