@@ -89,7 +89,7 @@ test('working-set admission shows its bound and who waits for KV room; off, it h
   rig.arrive();
   const text = await exposition(rig);
   expect(text).toContain(`${METRICS_PREFIX}kv_held_requests{pool="pool"} 1`);
-  expect(text).toContain(`${METRICS_PREFIX}working_set_bound_ratio{pool="pool"} 0.9`);
+  expect(text).toContain(`${METRICS_PREFIX}working_set_bound_ratio{pool="pool"} 1`);
   expect(text).not.toContain(`${METRICS_PREFIX}turn_hit_ratio{`);
   const off = await exposition(new CoreRig({ settings: { workingSetBound: null } }));
   expect(off).not.toContain(`${METRICS_PREFIX}working_set_bound_ratio{`);
