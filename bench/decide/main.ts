@@ -13,12 +13,14 @@ import { differences, readBaseline, watchedRows, writeBaseline } from './baselin
 import { CELLS, nameOf } from './cells.ts';
 import { indexRow } from './index-cell.ts';
 import { promptRows } from './prompt-cell.ts';
+import { regionsRow } from './regions-cell.ts';
 import { ARM, figureOf, round, type Row } from './rows.ts';
 import { growthExponent, timedRow } from './timed.ts';
 
 const KNOWN = ['--json', '--strict', '--quick', '--update-baseline'];
 const PROMPTS_K = [1, 32, 128];
 const GROWTH_K = 32;
+const REGIONS = [3, 10, 30];
 const INDEX_TARGETS = 1_000;
 const INDEX_BLOCKS = 1_000_000;
 
@@ -58,6 +60,7 @@ async function allRows(): Promise<Row[]> {
     { cell: `growth-${GROWTH_K}k`, arm: ARM, exponent },
     indexRow(INDEX_TARGETS, INDEX_BLOCKS),
     ...prompts,
+    ...REGIONS.map((regions) => regionsRow(regions)),
     ...watchedRows(),
   ];
 }

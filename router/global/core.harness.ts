@@ -129,6 +129,8 @@ export interface RigOptions {
   readonly tenants?: Readonly<Record<string, TenantFacts>>;
   readonly settings?: Partial<GlobalSettings>;
   readonly seed?: number;
+  /** Absent: readable ones. */
+  readonly keys?: ConversationKeys;
 }
 
 export class GlobalRig {
@@ -151,7 +153,7 @@ export class GlobalRig {
       config: this.config,
       random: seededRandom(options.seed ?? 1),
       wallMs: () => 1_000_000,
-      keys: PLAIN_KEYS,
+      keys: options.keys ?? PLAIN_KEYS,
     });
   }
 
