@@ -1,5 +1,5 @@
 // The clients of a soak: many short answers as JSON, some conversations in streams whose turns build on the answers, a few
-// long streams; each at its own pace, so that the region has room. Each asks its own router as long as that calls itself
+// long streams; all together at a steady pace, so that the region has room. Each asks its own router as long as that calls itself
 // ready, else another one, as behind a balancer. Every answer is checked against what the simulated engine must say to its
 // prompt.
 
@@ -25,7 +25,8 @@ export interface ClientsOptions {
   readonly ended: (ended: Ended) => void;
 }
 
-const CLIENTS = 32;
+/** More than are ever at work at once at the highest rate that two cores take: the pace is kept although some wait long. */
+const CLIENTS = 64;
 /** Between two looks at who is ready, ms: far less than a router goes on accepting for once it is not. */
 const LOOK_MS = 100;
 /** A client waits so long for anything to come. */
@@ -53,6 +54,8 @@ export class SoakClients {
   private readonly watching: Promise<void>;
   private readonly ready = new Set<number>();
   private asked = 0;
+  /** When whoever is free next asks, ms. */
+  private nextMs = performance.now();
   private stopped = false;
 
   constructor(options: ClientsOptions) {
@@ -91,16 +94,11 @@ export class SoakClients {
   }
 
   private async client(number: number): Promise<void> {
-    const { random, rate } = this.options;
-    const everyMs = (CLIENTS / rate) * 1_000;
-    let nextMs = performance.now() + random.next() * everyMs;
     while (!this.stopped) {
       const kind = this.kind();
       const messages: ChatMessage[] = [];
       for (let turn = 0; turn < (kind === 'talk' ? TURNS : 1) && !this.stopped; turn += 1) {
-        await pause(nextMs - performance.now());
-        // What was missed is not made up for: that would be a flood after each trouble.
-        nextMs = Math.max(nextMs + everyMs, performance.now());
+        await this.turn();
         const ask = this.next(kind, messages);
         const ended = await this.ask(this.routerOf(number), ask);
         this.options.ended(ended);
@@ -112,6 +110,13 @@ export class SoakClients {
         messages.push(...ask.messages.slice(messages.length), { role: 'assistant', content });
       }
     }
+  }
+
+  /** What was missed is not made up for: that would be a flood after each trouble. */
+  private async turn(): Promise<void> {
+    const atMs = Math.max(this.nextMs, performance.now());
+    this.nextMs = atMs + 1_000 / this.options.rate;
+    await pause(atMs - performance.now());
   }
 
   private kind(): Kind {

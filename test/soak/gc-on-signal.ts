@@ -10,6 +10,8 @@ if (folder !== undefined) {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   process.on('SIGWINCH', () => {
+    // The second one waits until what buffers held outside the heap has been given back.
+    collect();
     collect();
     const { heapUsed, external, rss } = process.memoryUsage();
     const path = `${folder}/${process.pid}.json`;
