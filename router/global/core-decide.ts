@@ -138,8 +138,7 @@ class Rules {
     const isOpen = home.pausedUntilMs === null;
     if (receivers.length === 0) return isOpen ? this.#send(home, 'home') : this.#wait(home);
     const gate = home.pool;
-    const admits = gate.gate.wouldAdmit(this.#state.settings, this.#state.nowMs);
-    if (!admits || (isOpen && home.estimate === null)) {
+    if (!this.#isAdmitted(gate) || (isOpen && home.estimate === null)) {
       return { ...(isOpen ? this.#send(home, 'home') : this.#wait(home)), gate };
     }
     const drawn = this.#draw(isOpen ? [home, ...receivers] : receivers);
@@ -155,10 +154,15 @@ class Rules {
       return isOpen ? this.#send(place, reason) : this.#wait(place);
     }
     const gate = place.pool;
-    if (!gate.gate.wouldAdmit(this.#state.settings, this.#state.nowMs)) {
+    if (!this.#isAdmitted(gate)) {
       return { ...(isOpen ? this.#send(place, reason) : this.#wait(place)), gate };
     }
     return { kind: 'spill', reason: 'moved', chosen: this.#draw(moves), gate };
+  }
+
+  #isAdmitted({ gate }: RegionPool): boolean {
+    const { settings, nowMs } = this.#state;
+    return gate.wouldAdmit(this.#request.attempts > 0, settings, nowMs);
   }
 
   /** It has not moved for so long, as far as is known. */

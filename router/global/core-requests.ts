@@ -130,15 +130,18 @@ function wait(state: GlobalState, request: RequestState, { decision, againMs }: 
   state.announced.push({ request: request.request.id, decision });
 }
 
-/** Its home's gate counts it, and knows what flows. Once: at its first attempt. */
+/** Its home's gate counts it, and knows what flows: that once, at its first attempt. */
 function noteFlow(state: GlobalState, request: RequestState, { gate, weighing }: Verdict): void {
   const home = weighing?.home ?? null;
-  if (weighing === null || home === null || request.attempts > 0) return;
+  if (weighing === null || home === null) return;
   const { kind } = weighing.conversation;
   if (kind === 'none') return;
-  if (kind === 'new' && weighing.places.length > 1)
+  const again = request.attempts > 0;
+  if (kind === 'new' && weighing.places.length > 1 && !again) {
     home.pool.flow.came(home.prefillMs, state.nowMs);
-  if (gate !== null) gate.gate.admits(weighing.promptTokens, state.settings, state.nowMs);
+  }
+  const asking = { uncachedTokens: weighing.promptTokens, again };
+  if (gate !== null) gate.gate.admits(asking, state.settings, state.nowMs);
 }
 
 // ── what a refused request is told ────────────────────────────────────────────────────────────────────

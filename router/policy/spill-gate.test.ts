@@ -81,7 +81,7 @@ describe('new conversations', () => {
     for (const at of [0, 100_000]) gate.step(HOT, settings, at);
     let abroad = 0;
     for (let n = 1; n <= 1_000; n += 1) {
-      if (gate.admits(500, settings, 100_000)) abroad += 1;
+      if (gate.admits({ uncachedTokens: 500, again: false }, settings, 100_000)) abroad += 1;
       expect(abroad).toBeLessThanOrEqual(share * n + 1e-6);
     }
     expect(abroad).toBeGreaterThanOrEqual(share * 1_000 - 1);
@@ -89,7 +89,8 @@ describe('new conversations', () => {
 
   test('stay at home while the share is 0, however many there were', () => {
     const gate = new SpillGate();
-    for (let n = 0; n < 100; n += 1) expect(gate.admits(500, SETTINGS, n)).toBe(false);
+    for (let n = 0; n < 100; n += 1)
+      expect(gate.admits({ uncachedTokens: 500, again: false }, SETTINGS, n)).toBe(false);
   });
 
   test('take no more prefill tokens a second abroad than the cap, a second of it and one request aside', () => {
@@ -98,7 +99,7 @@ describe('new conversations', () => {
     for (const at of [0, 100_000]) gate.step(HOT, settings, at);
     let tokens = 0;
     for (let at = 100_000; at < 130_000; at += 50) {
-      if (gate.admits(900, settings, at)) tokens += 900;
+      if (gate.admits({ uncachedTokens: 900, again: false }, settings, at)) tokens += 900;
       expect(tokens).toBeLessThanOrEqual((2_000 * (at - 100_000)) / 1_000 + 2_000 + 900);
     }
     expect(tokens).toBeGreaterThan(55_000);
@@ -136,8 +137,22 @@ test('the gate keeps its bounds whatever it sees', () => {
           lastDown = now;
         }
         share = gate.share;
-        gate.admits(random.next() * 5_000, SETTINGS, now);
+        gate.admits({ uncachedTokens: random.next() * 5_000, again: false }, SETTINGS, now);
       }
     }),
   );
+});
+
+test('a conversation that asks again adds nothing to the account, and takes a turn that is left', () => {
+  const gate = new SpillGate();
+  for (const at of [0, 100_000]) gate.step(HOT, SETTINGS, at);
+  const ask = (again: boolean): boolean =>
+    gate.admits({ uncachedTokens: 500, again }, SETTINGS, 100_000);
+  expect(ask(false)).toBe(false);
+  for (let n = 0; n < 10; n += 1) {
+    expect(gate.wouldAdmit(true, SETTINGS, 100_000)).toBe(false);
+    expect(ask(true)).toBe(false);
+  }
+  expect(gate.wouldAdmit(false, SETTINGS, 100_000)).toBe(true);
+  expect(ask(false)).toBe(true);
 });

@@ -27,6 +27,13 @@ export type SpillSettings = Pick<
 /** What the cap may be behind or ahead by, ms of its rate. */
 const CAP_BURST_MS = 1_000;
 
+/** A conversation that asks to go abroad. */
+export interface SpillAsking {
+  readonly uncachedTokens: number;
+  /** It has asked before: it may take a turn that is left, and adds nothing to the account. */
+  readonly again: boolean;
+}
+
 export type SpillDirection = 'up' | 'still' | 'down';
 
 export interface SpillSight {
@@ -80,21 +87,22 @@ export class SpillGate {
    * Whether this new conversation may go abroad. Counts it either way; a conversation that may and stays all the same
    * has used its turn.
    */
-  admits(uncachedTokens: number, settings: SpillSettings, nowMs: number): boolean {
+  admits(asking: SpillAsking, settings: SpillSettings, nowMs: number): boolean {
     if (this.#share <= 0) {
       this.#account = 0;
       return false;
     }
-    this.#account += this.#share;
+    if (!asking.again) this.#account += this.#share;
     if (this.#account < 1) return false;
-    const pays = this.#pays(uncachedTokens, settings, nowMs);
+    const pays = this.#pays(asking.uncachedTokens, settings, nowMs);
     this.#account = pays ? this.#account - 1 : 1;
     return pays;
   }
 
   /** What `admits` would say. Changes nothing. */
-  wouldAdmit(settings: SpillSettings, nowMs: number): boolean {
-    if (this.#share <= 0 || this.#account + this.#share < 1) return false;
+  wouldAdmit(again: boolean, settings: SpillSettings, nowMs: number): boolean {
+    const account = this.#account + (again ? 0 : this.#share);
+    if (this.#share <= 0 || account < 1) return false;
     return this.#level(settings, nowMs) > 0;
   }
 
