@@ -81,14 +81,22 @@ export interface PoolStatus {
   readonly meanOutputTokens: number;
 }
 
+/** What it is to the global tier. */
+export interface GlobalSight {
+  /** Global routers that have welcomed this one. */
+  readonly links: number;
+  /** Conversations that live here though another region is nearer to them. */
+  readonly away: number;
+}
+
 export interface RegionalStatus {
   readonly pools: readonly PoolStatus[];
   readonly links: number;
   readonly openRequests: number;
   readonly leases: number;
   readonly draining: boolean;
-  /** Global routers that have welcomed this one, and conversations that are here though others are nearer. */
-  readonly global: { readonly links: number; readonly away: number };
+  /** Null: it reports to no global router. */
+  readonly global: GlobalSight | null;
   readonly index: { readonly bytes: number; readonly chunks: number; readonly evictions: number };
 }
 
@@ -100,15 +108,16 @@ export function statusOf(state: RegionalState, nowMs: number): RegionalStatus {
     openRequests: state.requests.size,
     leases: state.leases.size,
     draining: state.draining,
-    global: { links: welcomedLinks(state), away: state.tier.away.size },
+    global: globalSight(state),
     index: { bytes: index.bytes, chunks: index.rows, evictions: index.evictions },
   };
 }
 
-function welcomedLinks({ tier }: RegionalState): number {
+function globalSight({ config, tier }: RegionalState): GlobalSight | null {
+  if (config.uplink === undefined) return null;
   let links = 0;
   for (const { welcome } of tier.links.values()) if (welcome !== null) links += 1;
-  return links;
+  return { links, away: tier.away.size };
 }
 
 function poolStatus(state: RegionalState, pool: PoolState, nowMs: number): PoolStatus {

@@ -30,7 +30,13 @@ import { newPool, RegionalState, type RegionalCoreDeps } from './core-state.ts';
 import { statusOf, type RegionalStatus } from './core-status.ts';
 
 export type { RegionalCoreDeps } from './core-state.ts';
-export type { PoolStatus, RegionalStatus, ReplicaStatus, TargetStatus } from './core-status.ts';
+export type {
+  GlobalSight,
+  PoolStatus,
+  RegionalStatus,
+  ReplicaStatus,
+  TargetStatus,
+} from './core-status.ts';
 
 export class RegionalCore {
   readonly #state: RegionalState;

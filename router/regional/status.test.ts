@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ConfigView } from '../../shared/config/state.ts';
+import { UPLINK_DEFAULTS } from '../../shared/model/global-settings.ts';
+import type { RegionId } from '../../shared/model/ids.ts';
 import { CoreRig } from './core.harness.ts';
 import { readinessText } from '../gateway/readiness.ts';
 import { readinessOf, statusText } from './status.ts';
@@ -36,6 +38,23 @@ describe('the status for people', () => {
   test('names the fields that wait for a restart', () => {
     const text = textWith({ restartFields: ['region', 'router.links.listen'] });
     expect(text).toContain('these fields wait for a restart: region, router.links.listen\n');
+  });
+
+  test('says how many global routers it reports to, where it is to report at all', () => {
+    const settings = UPLINK_DEFAULTS;
+    const rig = new CoreRig({ uplink: { region: 'fra' as RegionId, settings } });
+    const status = rig.core.status(rig.nowMs);
+    const textOf = (global: typeof status.global): string =>
+      statusText({
+        router: { id: 'r', region: 'fra', software: 'spillway/1', upForS: 7 },
+        ...{ ready: true, config: null, bodyBytes: 0, connections: {}, linkTotals: null },
+        ...{ ...status, global },
+      });
+    expect(textOf(status.global)).toContain('\nreports to no global routers\n');
+    expect(textOf({ links: 2, away: 31 })).toContain(
+      '\nreports to 2 global routers; 31 conversations live here from afar\n',
+    );
+    expect(textOf(null)).not.toContain('global');
   });
 
   test('says why requests wait before idle replicas, and what a wait is predicted for', () => {

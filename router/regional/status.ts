@@ -77,11 +77,19 @@ export function statusText(status: RouterStatus): string {
   const lines = [
     `${router.software}, region ${router.region}: ${state}, up ${router.upForS} s, ` +
       `${status.links} links, ${status.openRequests} open requests`,
+    ...globalLines(status),
   ];
   for (const worker of status.workers ?? []) lines.push(workerLine(worker));
   lines.push(...configLines(status.config));
   for (const pool of status.pools) lines.push('', ...poolLines(pool));
   return `${lines.join('\n')}\n`;
+}
+
+function globalLines({ global }: RouterStatus): string[] {
+  if (global === null) return [];
+  const { links, away } = global;
+  const here = away === 0 ? '' : `; ${away} conversations live here from afar`;
+  return [`reports to ${links === 0 ? 'no' : links} global routers${here}`];
 }
 
 function workerLine(worker: WorkerStatus): string {

@@ -9,7 +9,7 @@
 //   index           memory, which each of them uses: summed
 
 import type { LinkServerStats } from '../../../shared/runtime/link-server.ts';
-import type { PoolStatus, ReplicaStatus, TargetStatus } from '../core.ts';
+import type { GlobalSight, PoolStatus, ReplicaStatus, TargetStatus } from '../core.ts';
 import type { RouterStatus } from '../status.ts';
 
 /** What a status of several workers has of theirs; the rest is the parent's own. */
@@ -29,10 +29,7 @@ export function mergeStatuses(
     openRequests: sum((each) => each.openRequests),
     leases: sum((each) => each.leases),
     draining: all.length > 0 && all.every(({ draining }) => draining),
-    global: {
-      links: all.length === 0 ? 0 : Math.min(...all.map(({ global }) => global.links)),
-      away: sum(({ global }) => global.away),
-    },
+    global: mergeGlobal(all.flatMap(({ global }) => global ?? [])),
     index: {
       bytes: sum(({ index }) => index.bytes),
       chunks: sum(({ index }) => index.chunks),
@@ -42,6 +39,13 @@ export function mergeStatuses(
     connections: sumByName(all.map(({ connections }) => connections)),
     linkTotals: addTotals([gone.linkTotals, ...all.map(({ linkTotals }) => linkTotals)]),
   };
+}
+
+/** Null where none reports to a global router. */
+function mergeGlobal(all: readonly GlobalSight[]): GlobalSight | null {
+  if (all.length === 0) return null;
+  const links = Math.min(...all.map((each) => each.links));
+  return { links, away: all.reduce((sum, { away }) => sum + away, 0) };
 }
 
 /**
