@@ -6,7 +6,7 @@ import type { AttemptResult } from '../policy/attempt-result.ts';
 import { pauseUntilMs } from '../policy/pause.ts';
 import { closeLease, noteServed } from './core-attempts.ts';
 import { bare } from './core-decide.ts';
-import { failedAt } from './core-regions.ts';
+import { failedAt, unreachable } from './core-regions.ts';
 import { finish, forget, place } from './core-requests.ts';
 import type { Failure, GlobalState, LeaseState, RequestState } from './core-state.ts';
 import { chainOf } from './core-weigh.ts';
@@ -57,6 +57,7 @@ function noteHealth(state: GlobalState, lease: LeaseState, result: AttemptResult
   const isImpatient = isLate && lease.byClient;
   const isLight = request.request.work === 'light';
   const isBroken = result.kind === 'serverFault' && !isImpatient && !isLight;
+  if (result.kind === 'connectFailed') unreachable(state, region);
   if (result.kind === 'connectFailed' || isBroken) failedAt(state, region, lease.id);
   else breaker.neutral(lease.id);
 }

@@ -1,6 +1,7 @@
 // Regions as their routers report them: links, merged figures, sends that no report includes, health.
 //
-// A region is seen while one of its routers has reported within `staleGraceMs`; what it may be sent on credit needs a
+// A region is seen while one of its routers has reported within `staleGraceMs`, unless no link stands and it refuses
+// connections: then it is dead until a link or a probe says otherwise; what it may be sent on credit needs a
 // report within `spillSightMs`. Link loss alone changes nothing else: requests take another way than reports.
 
 import type { LinkId, PoolId, RegionId } from '../../shared/model/ids.ts';
@@ -68,6 +69,7 @@ function adopt(
   };
   state.links.set(id, link);
   region.links.set(id, link);
+  region.dead = false;
   state.log('info', 'region_up', {
     ...{ region: region.id, router: hello.routerId, software: hello.software },
     links: region.links.size,
@@ -135,12 +137,20 @@ export function awayTold(state: GlobalState, link: RegionLink, message: AwayMess
 export function probed(state: GlobalState, region: RegionState, result: RegionProbe): void {
   const { breaker } = region;
   region.probe = { ...result, atMs: state.nowMs };
+  if (result.kind !== 'failed') region.dead = false;
   if (result.kind === 'failed') failedAt(state, region, PROBE);
   else if (result.kind === 'busy') breaker.neutral(PROBE);
   else {
     breaker.sent(PROBE, state.nowMs);
     breaker.succeeded(PROBE);
   }
+}
+
+/** It refuses connections. With no link either, nobody has to wait for its last report to be too old. */
+export function unreachable(state: GlobalState, region: RegionState): void {
+  if (region.links.size > 0 || region.dead) return;
+  region.dead = true;
+  state.log('warn', 'region_dead', { region: region.id });
 }
 
 /** A fault of the region, or of the way there. */
@@ -175,7 +185,7 @@ export function sweepSends(state: GlobalState): void {
 
 /** Some report of it is young enough to be used at all. */
 export function isSeen(state: GlobalState, region: RegionState): boolean {
-  return state.nowMs - lastReportMs(region) <= state.settings.staleGraceMs;
+  return !region.dead && state.nowMs - lastReportMs(region) <= state.settings.staleGraceMs;
 }
 
 /** Some report of the pool is young enough to spill by. */

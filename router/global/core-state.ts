@@ -53,6 +53,8 @@ export interface RegionState {
   readonly rtt: RegionRtt;
   warm: boolean;
   readonly breaker: Breaker;
+  /** No link stands, and it has refused a connection: not seen until either changes. */
+  dead: boolean;
   /** When it last gave anybody a first token. */
   firstTokenMs: number;
   /** Of the last send. */
@@ -208,6 +210,7 @@ export function newRegion(config: RegionConfig): RegionState {
     rtt: new RegionRtt(),
     warm: false,
     breaker: new Breaker(),
+    dead: false,
     firstTokenMs: Number.NEGATIVE_INFINITY,
     seq: 0,
     probe: null,

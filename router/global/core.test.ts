@@ -364,6 +364,56 @@ describe('a region that is cut off', () => {
     expect(refusalIn(rig.arrive())).toMatchObject({ code: 'no_healthy_region' });
   });
 
+  test('is dead at once where it refuses connections too, until a link or a probe says otherwise', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    const refused: AttemptResult = { kind: 'connectFailed', detail: '' };
+    rig.end(attemptIn(rig.arrive()).lease, refused);
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    const open = attemptIn(rig.arrive());
+    expect(refusalIn(rig.end(open.lease, refused))).toMatchObject({ code: 'upstream_failed' });
+    const next = refusalIn(rig.arrive());
+    expect(next).toMatchObject({ code: 'no_healthy_region' });
+    expect(next?.retryAfterMs).toBeGreaterThanOrEqual(2_000);
+    const result = { kind: 'good', ttftMs: 50, buffered: null } as const;
+    rig.handle({ kind: 'probed', region: 'jp' as RegionId, result });
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+
+  test('that answers probes while it is full is seen as full', () => {
+    const rig = asia();
+    const result = { kind: 'good', ttftMs: 20, buffered: false } as const;
+    for (let n = 0; n < 60; n += 1) {
+      rig.pass(1_000);
+      rig.report('jp', { waitingPrefillMs: 3_000 });
+      rig.report('sg');
+      rig.grant('sg', 1_000);
+      rig.handle({ kind: 'probed', region: 'jp' as RegionId, result });
+    }
+    const [jp] = rig.core.status(rig.nowMs).regions;
+    expect(jp?.pools[0]?.queueMs).toBeCloseTo(1_500);
+    expect(jp?.pools[0]?.spill.share).toBeGreaterThan(0.05);
+  });
+
+  test('that gives nobody a first token any more is left alone after three, and its requests go elsewhere', () => {
+    const rig = asia();
+    const regions: string[] = [];
+    for (let n = 0; n < 4; n += 1) {
+      const slow = attemptIn(rig.arrive());
+      regions.push(slow.region);
+      rig.pass(slow.firstTokenTimeoutMs);
+      for (const region of ['jp', 'sg', 'eu']) rig.report(region);
+      expect(rig.handle({ kind: 'firstTokenLate', lease: slow.lease })).toContainEqual({
+        ...{ kind: 'abort', lease: slow.lease, reason: 'first_token_timeout' },
+      });
+      const late = { kind: 'serverFault', cause: 'first_token_timeout', detail: '' } as const;
+      const again = attemptIn(rig.end(slow.lease, late));
+      expect(again.region).toBe(slow.region === 'jp' ? 'sg' : 'eu');
+      rig.end(again.lease, COMPLETE);
+    }
+    expect(regions).toEqual(['jp', 'jp', 'jp', 'sg']);
+  });
+
   test('says late that something waits in its routers: 60 ms in the pool and 900 ms there', () => {
     const rig = asia();
     rig.nowMs = 60_000;
@@ -458,8 +508,15 @@ describe('a change of policy', () => {
     const rig = asia();
     rig.configure({ regions: [{ ...JP, rollout: 'off' }, SG, EU] });
     expect(attemptIn(rig.arrive()).region).toBe('sg');
-    rig.configure({ regions: [JP, SG, EU] });
+    rig.configure({ regions: [JP, { ...SG, rollout: 'failover' }, EU] });
     expect(attemptIn(rig.arrive()).region).toBe('jp');
+    rig.configure({ regions: [{ ...JP, rollout: 'off' }, { ...SG, rollout: 'failover' }, EU] });
+    expect(attemptIn(rig.arrive()).region).toBe('eu');
+    const down = [JP, SG, EU].map((each) => ({ ...each, rollout: 'off' as const }));
+    rig.configure({
+      regions: [...down.slice(0, 1), { ...SG, rollout: 'failover' }, ...down.slice(2)],
+    });
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
   });
 });
 
