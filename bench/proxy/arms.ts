@@ -1,6 +1,7 @@
 // What an arm of the proxy benchmark is: a proxy before the same two replicas, started with the settings that its users
 // would give it for streams, on core 0 alone. Everything else runs on core 1.
 
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startGroup, type ProcessGroup } from '../../test/engines/process-group.ts';
@@ -46,6 +47,12 @@ export function pinned(
   at: { readonly logPath: string; readonly env?: Readonly<Record<string, string>> },
 ): ProcessGroup {
   return startGroup({ command: 'taskset', args: ['-c', String(core), ...command], ...at });
+}
+
+/** Puts this process, which makes the load, beside the replicas: beside the arm it would take its core at each chunk. */
+export function pinLoad(): void {
+  const pin = spawnSync('taskset', ['-a', '-c', '-p', '1', String(process.pid)]);
+  if (pin.status !== 0) throw new Error('the load cannot be put on core 1 (taskset)');
 }
 
 /** The two replicas, in one process beside the load. */

@@ -12,7 +12,14 @@ import { killGroupsOnExit } from '../../test/engines/process-group.ts';
 import { freePorts } from '../../test/free-ports.ts';
 import { PEERS } from '../peers.ts';
 import { verdictLine, verdicts } from './aims.ts';
-import { directArm, startBackend, type Arm, type ArmPlace, type RunningArm } from './arms.ts';
+import {
+  directArm,
+  pinLoad,
+  startBackend,
+  type Arm,
+  type ArmPlace,
+  type RunningArm,
+} from './arms.ts';
 import { blockMs, CELLS, JSON_16, WARM_STREAMS, type Cell } from './cells.ts';
 import { figuresOf, runGroup, ttft, type Group } from './compare.ts';
 import {
@@ -73,6 +80,7 @@ else {
 async function run(folder: string): Promise<void> {
   const [first, second] = (await freePorts(2)) as [number, number];
   const place: ArmPlace = { folder, replicas: [first, second] };
+  pinLoad();
   const backend = await startBackend(place);
   const usable = wantedArms().filter((arm) => {
     const why = arm.missing(say);
