@@ -48,6 +48,13 @@ export interface ExchangeDeps<Attempt extends RequestAttempt, Decision extends R
   over(exchange: Exchange<Attempt, Decision>, record: RequestRecord, level: LogLevel): void;
 }
 
+const BROKEN_OFF = {
+  internal: 'The router failed on this request.',
+  draining: 'The router is shutting down.',
+  residency_violation: 'The tenant may not be served in this region.',
+} as const;
+type BrokenOff = keyof typeof BROKEN_OFF;
+
 export class Exchange<
   Attempt extends RequestAttempt = RequestAttempt,
   Decision extends RoutedDecision = RoutedDecision,
@@ -74,6 +81,8 @@ export class Exchange<
   private decideMs: number | null = null;
   private queueMs: number | null = null;
   private firstTokenMs: number | null = null;
+  /** Whose first token has come and has not been told yet. */
+  private untold: Attempt | null = null;
   private lastDataMs = 0;
   private committedHead: CommittedHead | null = null;
   private slowSinceMs: number | null = null;
@@ -194,10 +203,15 @@ export class Exchange<
     if (this.stream && !this.gone && silentMs >= afterMs) this.reply.keepAlive(nowMs);
   }
 
-  /** Ends it from this side: a bug met while it was handled, or the router leaves. */
-  breakOff(code: 'internal' | 'draining'): void {
-    const message =
-      code === 'draining' ? 'The router is shutting down.' : 'The router failed on this request.';
+  /** Nothing of an answer has come, and its tenant is no longer to be served here: it ends. */
+  withdrawFrom(keepsOut: (tenant: string) => boolean): void {
+    if (this.committedHead !== null || !keepsOut(this.facts.tenant.name)) return;
+    this.breakOff('residency_violation');
+  }
+
+  /** Ends it from this side: a bug met while it was handled, the router leaves, or may not serve it. */
+  breakOff(code: BrokenOff): void {
+    const message = BROKEN_OFF[code];
     this.fail(this.committedHead === null ? 'refused' : 'interrupted', { code, message });
     this.deps.post({ kind: 'clientGone', request: this.id });
     this.upstream?.abort({ kind: 'clientGone' });
@@ -219,13 +233,17 @@ export class Exchange<
     const routed = this.routed();
     if (head.stream) this.reply.beginStream(head.contentType, { ...head.passed, ...routed });
     else this.reply.beginAnswer(200, head, routed);
-    if (this.showsFirstToken) this.firstToken(attempt, now);
-  }
-
-  private firstToken(attempt: Attempt, now: number): void {
-    const { deps, place } = this;
+    if (!this.showsFirstToken) return;
     this.firstTokenMs = now;
     this.lastDataMs = now;
+    this.untold = attempt;
+  }
+
+  /** Told once the client has it: what is noted of a first token takes longer than passing it on. */
+  private tellFirstToken(): void {
+    const { deps, place, untold: attempt, firstTokenMs: now } = this;
+    if (attempt === null || now === null) return;
+    this.untold = null;
     deps.metrics.observe('ttft_seconds', (now - this.facts.arrivedMs) / 1_000, place);
     if (attempt.predictedTtftMs !== null) {
       const measuredMs = now - this.attemptMs;
@@ -248,7 +266,9 @@ export class Exchange<
     }
     const [first] = pieces;
     const piece = pieces.length === 1 && first !== undefined ? first : Buffer.concat(pieces);
-    if (this.reply.write(piece, now, this.upstream?.whole)) return true;
+    const more = this.reply.write(piece, now, this.upstream?.whole);
+    if (this.untold !== null) this.tellFirstToken();
+    if (more) return true;
     if (this.slowSinceMs === null) {
       this.slowSinceMs = now;
       this.reply.onceDrained(() => {
@@ -272,6 +292,7 @@ export class Exchange<
   over(result: AttemptResult, committed: boolean, clientError: ClientError | null): void {
     const { attempt } = this;
     this.upstream = null;
+    this.tellFirstToken();
     this.lastCause = causeOf(result);
     if (clientError !== null) this.passClientError(clientError);
     else if (result.kind === 'complete') this.complete(result.usage);

@@ -96,7 +96,8 @@ test('pieces of one turn of the loop keep their order, behind the head and befor
   const chunks = (await text).split('\r\n\r\n').slice(1).join('\r\n\r\n');
   expect(chunks.replaceAll(/[\da-f]+\r\n([a-g]*)\r\n/g, '$1')).toBe('abcdefg');
   expect(chunks.endsWith('\r\n0\r\n\r\n')).toBe(true);
-  expect(writes()).toBeLessThanOrEqual(5);
+  // The first piece does not wait for the second.
+  expect(writes()).toBeLessThanOrEqual(6);
 });
 
 test('a whole answer leaves in one write, whatever its bytes', async () => {

@@ -126,9 +126,11 @@ export class Reply {
     const { response } = this;
     if (piece.length === this.announced && !this.opened) return this.writeWhole(piece);
     this.slow = last ? null : this.connection();
+    if (this.slow !== null) return this.slow.write(chunkOf(piece));
+    if (!this.opened && !last) return this.writeFirst(piece);
     this.opened = true;
     // With what comes last goes the end, in one write.
-    return this.slow === null ? response.write(piece) : this.slow.write(chunkOf(piece));
+    return response.write(piece);
   }
 
   /** All that was written has gone out. */
@@ -185,6 +187,17 @@ export class Reply {
     const direct = this.opened && chunkedEncoding && writableCorked === 0;
     // A client that ends its side has its connection ended, and what comes until that is done is no error.
     return direct && socket?.writable === true ? socket : null;
+  }
+
+  /** Leaves now: of its own accord the response would gather until the turn ends, with all that is noted of a first token. */
+  private writeFirst(piece: Buffer): boolean {
+    const { response } = this;
+    const { socket } = response;
+    this.opened = true;
+    socket?.cork();
+    const more = response.write(piece);
+    socket?.uncork();
+    return more;
   }
 
   private writeWhole(body: Buffer): true {
