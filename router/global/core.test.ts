@@ -413,18 +413,47 @@ describe('a region that is cut off', () => {
     expect(attemptIn(rig.arrive()).region).toBe('sg');
   });
 
-  test('says late that something waits in its routers: 60 ms in the pool and 900 ms there', () => {
+  test('spills where its pool is full at 60 ms of waiting and 900 ms are queued in its routers', () => {
     const rig = asia();
-    rig.nowMs = 60_000;
+    const kinds = new Set<string | undefined>();
     for (let n = 0; n < 60; n += 1) {
       rig.pass(1_000);
       rig.report('jp', { waitingPrefillMs: 120, queuedPrefillMs: 1_800 });
       rig.report('sg');
       rig.grant('sg', 1_000);
+      for (let k = 0; k < 5; k += 1) {
+        const effects = rig.arrive();
+        kinds.add(decisionIn(effects)?.kind);
+        rig.end(attemptIn(effects).lease, COMPLETE);
+      }
     }
-    const { queueMs, spill } = rig.core.status(rig.nowMs).regions[0]?.pools[0] ?? {};
-    expect(queueMs).toBeCloseTo(960);
-    expect(spill?.share).toBeGreaterThan(0.05);
+    expect(rig.core.status(rig.nowMs).regions[0]?.pools[0]?.queueMs).toBeCloseTo(960);
+    expect(kinds).toEqual(new Set(['send', 'spill']));
+  });
+
+  test('keeps its controller over a reconnect, and grows no share while it is not seen', () => {
+    const rig = asia();
+    const share = (): number => rig.core.status(rig.nowMs).regions[0]?.pools[0]?.spill.share ?? -1;
+    const hold = (seconds: number, isSeen: boolean): void => {
+      for (let n = 0; n < seconds; n += 1) {
+        rig.pass(1_000);
+        if (isSeen) rig.report('jp', { waitingPrefillMs: 2_000 });
+        rig.report('sg');
+        rig.grant('sg', 1_000);
+      }
+    };
+    hold(30, true);
+    const before = share();
+    expect(before).toBeGreaterThan(0.03);
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    hold(9, false);
+    expect(share()).toBeLessThan(before + 0.01);
+    rig.up('jp');
+    hold(1, true);
+    expect(share()).toBeGreaterThanOrEqual(before);
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    hold(200, false);
+    expect(share()).toBe(0);
   });
 });
 

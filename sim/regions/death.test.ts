@@ -70,3 +70,22 @@ describe('a region that dies under load', () => {
     },
   );
 });
+
+test('a region whose links are cut is used for the grace, then by nobody, and again when they are back', () => {
+  const { world, clients } = twoRegions(0.3);
+  const { model } = world.region('near');
+  const servedIn = (ms: number): number => {
+    const before = model.firstTokens;
+    world.run(world.timeline.nowMs + ms);
+    return model.firstTokens - before;
+  };
+  world.run(DIES_MS);
+  for (const k of [0, 1]) world.cut(k, 'near');
+  expect(servedIn(9_000)).toBeGreaterThan(0.8 * 9 * 0.3 * CAPACITY_PER_S);
+  world.run(world.timeline.nowMs + 3_000);
+  expect(servedIn(10_000)).toBe(0);
+  for (const k of [0, 1]) world.rejoin(k, 'near');
+  world.run(world.timeline.nowMs + 2_000);
+  expect(servedIn(10_000)).toBeGreaterThan(0.8 * 10 * 0.3 * CAPACITY_PER_S);
+  expect([...clients.figures.refused]).toEqual([]);
+});

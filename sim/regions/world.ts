@@ -92,6 +92,18 @@ export class RegionsWorld {
     this.#global(k);
   }
 
+  /** The links between the `k`th global router and a region are cut; its requests still get through. */
+  cut(k: number, region: string): void {
+    for (const wire of this.#wires) if (wire.id.startsWith(`g${k}:${region}:`)) wire.cut();
+  }
+
+  rejoin(k: number, region: string): void {
+    const host = this.globals[k];
+    if (host === undefined) return;
+    const reached = this.region(region);
+    for (const router of reached.routers) this.#link(k, host, { region: reached, router });
+  }
+
   config() {
     const { regions, tenants } = this.#options;
     return {
@@ -149,7 +161,7 @@ export class RegionsWorld {
     const [least, most] = this.#options.lateMs;
     const lateMs = least + (most - least) * this.random.next();
     const delayMs = region.rttMs / 2;
-    const id = `g${k}:${(this.#links += 1)}` as LinkId;
+    const id = `g${k}:${region.id}:${(this.#links += 1)}` as LinkId;
     const wire = new RegionWire(id, this.timeline, {
       delays: { upMs: delayMs + lateMs, downMs: delayMs },
       ends: {
