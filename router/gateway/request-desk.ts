@@ -110,6 +110,11 @@ export class RequestDesk<
     }
   }
 
+  /** What waits of tenants that may no longer be served here is refused; what streams goes on to its end. */
+  withdraw(keepsOut: (tenant: string) => boolean): void {
+    for (const exchange of [...this.open.values()]) exchange.withdrawFrom(keepsOut);
+  }
+
   /** Cuts off everything that is open. */
   cutOff(): void {
     for (const exchange of this.open.values()) exchange.breakOff('draining');

@@ -110,15 +110,18 @@ export type CallerVerdict =
 export class Tenants {
   readonly #keys: ClientKeys<Caller>;
   #byName: ReadonlyMap<string, Tenant>;
+  #keptOut: ReadonlySet<string>;
 
   constructor(options: TenancyOptions) {
     this.#byName = tableOf(options);
+    this.#keptOut = keptOutBy(options);
     this.#keys = new ClientKeys(entriesOf(options, this.#byName));
   }
 
   /** Takes effect for the next request of every connection. */
   configure(options: TenancyOptions): void {
     this.#byName = tableOf(options);
+    this.#keptOut = keptOutBy(options);
     this.#keys.configure(entriesOf(options, this.#byName));
   }
 
@@ -134,6 +137,11 @@ export class Tenants {
 
   check(headers: IncomingHttpHeaders, socket: Socket): CallerVerdict {
     return this.#keys.check(headers, socket);
+  }
+
+  /** Whether this region's own rules keep the tenant out, whoever sends its requests. */
+  keepsOut(name: string): boolean {
+    return this.#keptOut.has(name);
   }
 
   /** Whose a request would be that an operator asks about. Null: nobody's in particular. Throws `FleetError`. */
@@ -163,6 +171,11 @@ function tableOf({ tenants, place }: TenancyOptions): ReadonlyMap<string, Tenant
       },
     ]),
   );
+}
+
+function keptOutBy({ tenants, place }: TenancyOptions): ReadonlySet<string> {
+  const out = tenants.filter((tenant) => keptOut(tenant, place) !== null);
+  return new Set(out.map(({ name }) => name));
 }
 
 function entriesOf({ clientKeys, tenants }: TenancyOptions, byName: ReadonlyMap<string, Tenant>) {

@@ -1,7 +1,8 @@
 // The door of the listener for the tier before: nobody comes in without a signed context, and a context counts nowhere else.
 //
 //   head   the context is verified before a byte of the body is read, and so is that this region is one that the tenant
-//          may be served in: what should never have come here is refused, whoever sent it
+//          may be served in, by the context and by this region's own rules: what should never have come here is refused,
+//          whoever sent it
 //   body   must be the one that the context was made for, as soon as it has come
 //
 // Refused is answered as a fault of the tier that sent it (401, 421), never as one of its client's. Each is counted by its
@@ -41,6 +42,8 @@ export interface TierCall {
 export interface TierDoorOptions {
   readonly region: RegionId;
   readonly contexts: ContextDoor;
+  /** Whether this region's own rules keep a tenant out. */
+  readonly keepsOut: (tenant: string) => boolean;
   readonly clock: { readonly wallMs: () => number; readonly nowMs: () => number };
   readonly log: Logger;
   /** Where the listener demands certificates, a context alone opens nothing. */
@@ -58,7 +61,7 @@ export function openTierDoor(options: TierDoorOptions): Door {
     const context = contextOf(options, refusals, call);
     const { from, tenant, saltGroup } = context.context;
     const residency = context.context.residency as Residency | null;
-    const allowed = mayReside(options.region, residency);
+    const allowed = mayReside(options.region, residency) && !options.keepsOut(tenant);
     if (!allowed) throw refusals.refuse('residency', call, { from, tenant });
     const { bodySha256 } = context;
     const checkBody = (body: Uint8Array): void => {

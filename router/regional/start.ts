@@ -199,6 +199,7 @@ class RegionalRouter implements RunningRouter {
     this.tenants.configure(reloadable.tenancy);
     this.contexts.configure(reloadable.tierKeys ?? []);
     this.shell.configure(reloadable);
+    this.shell.requests.withdraw((tenant) => this.tenants.keepsOut(tenant));
     this.listeners.configure(reloadable.limits);
   }
 
@@ -291,6 +292,7 @@ class RegionalRouter implements RunningRouter {
     return openTierDoor({
       region: this.options.region as RegionId,
       contexts: this.contexts,
+      keepsOut: (tenant) => this.tenants.keepsOut(tenant),
       clock,
       log,
       certificates: this.certificates('tier'),

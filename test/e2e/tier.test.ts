@@ -7,6 +7,7 @@ import { Agent, request } from 'undici';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { startAgent } from '../../agent/start.ts';
 import { signContext, type TierContext } from '../../router/gateway/tier-context.ts';
+import type { TenancyOptions } from '../../router/gateway/tenants.ts';
 import type { RouterOptions } from '../../router/regional/options.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
@@ -92,6 +93,23 @@ async function region(changes: Partial<RouterOptions> = {}): Promise<Region> {
   open.push(() => agent.close());
   await until(() => router.status().ready);
   return { router, lines };
+}
+
+/** A region that knows the tenant itself. */
+function tenancyOf(allow: readonly string[]): Partial<TenancyOptions> {
+  const residency = { allow: allow as readonly RegionId[], fallback: [] };
+  return {
+    place: {
+      region: { id: 'test' as RegionId, certifications: null, tiers: null },
+      ...{ zone: null, zones: {}, clientsUrls: {} },
+    },
+    tenants: [
+      {
+        ...{ name: 'clinic', keys: [], residency, ingress: 'any', models: null },
+        ...{ certifications: [], tier: null, saltGroup: 'clinic' },
+      },
+    ],
+  };
 }
 
 function sentToEngines(router: RunningRouter): number {
@@ -213,6 +231,28 @@ describe('the tier listener', () => {
     });
     const fallback = { allow: ['paris'], fallback: ['test'] };
     expect((await send(router.tierPort, signed({ residency: fallback }))).status).toBe(200);
+  });
+
+  test("refuses whom this region's own rules keep out, and what waits of theirs when the rules change", async () => {
+    const { router } = await region();
+    const { reloadable } = routerOptions({ tenancy: tenancyOf(['paris']) });
+    const outcome = {
+      keptOut: [421, 'region_not_allowed'],
+      withdrawn: [403, 'residency_violation'],
+    };
+    const long = BODY.replace('hello', 'hello '.repeat(20_000));
+    const waiting = send(router.tierPort, signed({}, { body: long }), long);
+    await until(() => sentToEngines(router) === 1);
+    router.reload({ ...reloadable, tierKeys: [KEY] });
+    const { status, code } = await waiting;
+    expect([status, code]).toEqual(outcome.withdrawn);
+    await until(() => router.status().openRequests === 0);
+
+    const next = await send(router.tierPort, signed());
+    expect([next.status, next.code]).toEqual(outcome.keptOut);
+    const allowed = routerOptions({ tenancy: tenancyOf(['paris', 'test']) }).reloadable;
+    router.reload({ ...allowed, tierKeys: [KEY] });
+    expect((await send(router.tierPort, signed())).status).toBe(200);
   });
 
   test('refuses by the head alone: no body need come', async () => {
