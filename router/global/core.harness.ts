@@ -268,3 +268,22 @@ export function decisionIn(effects: readonly GlobalEffect[]) {
 export function refusalIn(effects: readonly GlobalEffect[]) {
   return effects.find((effect) => effect.kind === 'refuse') ?? null;
 }
+
+export const EU = regionOf('eu', { zone: 'eu' });
+export const JP = regionOf('jp', { zone: 'asia' });
+export const SG = regionOf('sg', { zone: 'asia' });
+
+/** Three regions as seen from Japan. */
+export function asia(options: RigOptions = {}): GlobalRig {
+  const rig = new GlobalRig({ regions: [JP, SG, EU], ...options });
+  rig.join('jp', 15);
+  rig.join('sg', 60);
+  rig.join('eu', 220);
+  return rig;
+}
+
+/** Kind, reason and region of the decision. */
+export function kindOf(effects: readonly GlobalEffect[]) {
+  const decision = decisionIn(effects);
+  return decision === null ? null : [decision.kind, decision.reason, decision.region];
+}

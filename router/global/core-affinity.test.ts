@@ -1,0 +1,117 @@
+import { describe, expect, test } from 'vitest';
+import type { RegionId } from '../../shared/model/ids.ts';
+import {
+  asia,
+  attemptIn,
+  COMPLETE,
+  decisionIn,
+  GlobalRig,
+  kindOf,
+  tenantOf,
+  turnsOf,
+} from './core.harness.ts';
+
+describe('a conversation', () => {
+  test('goes on where it lives, also where that is not home any more', () => {
+    const rig = asia();
+    const first = attemptIn(rig.arrive({ prompts: [turnsOf(7, 1)] }));
+    expect(first).toMatchObject({ region: 'jp', conversation: 't/7@4000', away: false });
+    rig.end(first.lease, COMPLETE);
+    rig.handle({ kind: 'rtt', region: 'sg' as RegionId, rttMs: 5 });
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
+    const next = rig.arrive({ prompts: [turnsOf(7, 2)] });
+    expect(kindOf(next)).toEqual(['send', 'affinity', 'jp']);
+    expect(attemptIn(next)).toMatchObject({ away: true, predictedCachedTokens: 1_010 });
+  });
+
+  test('is found where a region says that it lives away from home, by a router that never saw it', () => {
+    const rig = asia();
+    const here = [{ key: 't/7@8000', tokens: 2_000, idleMs: 0, awayForMs: 5_000 }];
+    rig.say('sg', { kind: 'away', snapshot: true, here, gone: [] });
+    const effects = rig.arrive({ prompts: [turnsOf(7, 3)] });
+    expect(kindOf(effects)).toEqual(['send', 'affinity', 'sg']);
+    expect(attemptIn(effects)).toMatchObject({ away: true, awayForMs: 5_000 });
+    rig.say('sg', { kind: 'away', snapshot: false, here: [], gone: ['t/7@8000'] });
+    expect(kindOf(rig.arrive({ prompts: [turnsOf(7, 3)] }))).toEqual(['send', 'home', 'jp']);
+  });
+
+  test('that nobody knows lives at home, and does not pass the gate', () => {
+    const rig = asia();
+    expect(kindOf(rig.arrive({ prompts: [turnsOf(9, 4)] }))).toEqual(['send', 'home', 'jp']);
+  });
+
+  test('is forgotten where its region is none of the tenant any more', () => {
+    const rig = asia({ tenants: { t: tenantOf(null) } });
+    const first = attemptIn(rig.arrive({ prompts: [turnsOf(7, 1)] }));
+    rig.end(first.lease, COMPLETE);
+    rig.configure({ tenants: new Map([['t', tenantOf(['eu'])]]) });
+    const next = rig.arrive({ prompts: [turnsOf(7, 2)] });
+    expect(kindOf(next)).toEqual(['send', 'only_region', 'eu']);
+  });
+
+  test('of another tenant is another one', () => {
+    const rig = asia({ tenants: { t: tenantOf(null), u: tenantOf(null) } });
+    const here = [{ key: 't/7@4000', tokens: 2_000, idleMs: 0, awayForMs: 0 }];
+    rig.say('sg', { kind: 'away', snapshot: true, here, gone: [] });
+    expect(attemptIn(rig.arrive({ tenant: 'u', prompts: [turnsOf(7, 2)] })).region).toBe('jp');
+    expect(attemptIn(rig.arrive({ tenant: 't', prompts: [turnsOf(7, 2)] })).region).toBe('sg');
+  });
+
+  test('that shares only a system prompt with others is a new one', () => {
+    const rig = asia();
+    const shared = turnsOf(7, 1);
+    rig.end(attemptIn(rig.arrive({ prompts: [shared] })).lease, COMPLETE);
+    rig.handle({ kind: 'rtt', region: 'sg' as RegionId, rttMs: 5 });
+    expect(kindOf(rig.arrive({ prompts: [shared] }))).toEqual(['send', 'home', 'sg']);
+  });
+
+  test('given as examples, as their usage shows, counts as new', () => {
+    const rig = asia();
+    const usage = { promptTokens: 3_000, cachedTokens: 0, completionTokens: 10 };
+    for (let n = 0; n < 60; n += 1) {
+      const attempt = attemptIn(rig.arrive({ prompts: [turnsOf(1_000 + n, 3)] }));
+      rig.end(attempt.lease, { kind: 'complete', usage });
+    }
+    expect(attemptIn(rig.arrive({ prompts: [turnsOf(5, 3)] })).predictedCachedTokens).toBe(0);
+  });
+
+  describe('moves for load', () => {
+    /** It lives in Japan; `queues` are the reports of its queue, ms of each of two replicas. */
+    function lives(queues: readonly number[], creditMs = 10_000): GlobalRig {
+      const rig = asia({ settings: { spillIntervalMs: 1_000, smoothingHalfLifeMs: 1 } });
+      rig.end(attemptIn(rig.arrive({ prompts: [turnsOf(7, 1)] })).lease, COMPLETE);
+      for (const queue of queues) {
+        rig.pass(1_000);
+        rig.report('sg');
+        rig.report('jp', { waitingPrefillMs: 2 * queue });
+        if (creditMs > 0) rig.grant('sg', creditMs);
+      }
+      // The share has had its time to grow: accounts fill with each that could go.
+      return rig;
+    }
+    const next = (rig: GlobalRig): unknown => {
+      let effects: ReturnType<GlobalRig['arrive']> = [];
+      for (let n = 0; n < 12; n += 1) {
+        effects = rig.arrive({ prompts: [turnsOf(7, 2)] });
+        if (decisionIn(effects)?.reason === 'moved') break;
+      }
+      return kindOf(effects);
+    };
+
+    test('where staying costs more by twice the start threshold in two reports', () => {
+      expect(next(lives([600, 1_500, 1_500, 1_500]))).toEqual(['spill', 'moved', 'sg']);
+    });
+
+    test('never for one report alone', () => {
+      expect(next(lives([600, 600, 600, 1_500]))).toEqual(['send', 'affinity', 'jp']);
+    });
+
+    test('never without credit', () => {
+      expect(next(lives([600, 1_500, 1_500, 1_500], 0))).toEqual(['send', 'affinity', 'jp']);
+    });
+
+    test('never for less', () => {
+      expect(next(lives([600, 700, 700, 700]))).toEqual(['send', 'affinity', 'jp']);
+    });
+  });
+});

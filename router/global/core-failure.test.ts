@@ -1,0 +1,218 @@
+import { describe, expect, test } from 'vitest';
+import type { RegionId } from '../../shared/model/ids.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
+import {
+  asia,
+  attemptIn,
+  attemptsIn,
+  COMPLETE,
+  decisionIn,
+  kindOf,
+  refusalIn,
+  RESET,
+  tenantOf,
+} from './core.harness.ts';
+
+describe('an attempt that fails before the client has seen anything', () => {
+  test('is made again in the next region, and the failed one is not asked again', () => {
+    const rig = asia();
+    const first = attemptIn(rig.arrive());
+    const effects = rig.end(first.lease, RESET);
+    expect(kindOf(effects)).toEqual(['send', 'failover', 'sg']);
+    const third = rig.end(attemptIn(effects).lease, { kind: 'connectFailed', detail: '' });
+    expect(kindOf(third)).toEqual(['send', 'failover', 'eu']);
+    expect(attemptIn(third).lease).toBe(`${first.request}.3`);
+    const last = rig.end(attemptIn(third).lease, RESET);
+    expect(refusalIn(last)).toMatchObject({ code: 'upstream_failed' });
+    expect(rig.core.status(0).openRequests).toBe(0);
+  });
+
+  test('stays within the list of its tenant', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    const effects = rig.end(attemptIn(rig.arrive()).lease, RESET);
+    expect(refusalIn(effects)).toMatchObject({ code: 'upstream_failed' });
+  });
+
+  test('ends with the request where something was seen, or the request was at fault', () => {
+    const rig = asia();
+    expect(rig.end(attemptIn(rig.arrive()).lease, RESET, true)).toEqual([]);
+    expect(rig.end(attemptIn(rig.arrive()).lease, { kind: 'clientError', status: 400 })).toEqual(
+      [],
+    );
+    expect(rig.core.status(0).openRequests).toBe(0);
+  });
+
+  test('opens the breaker of a region that fails again and again; a good probe closes it', () => {
+    const rig = asia();
+    for (let n = 0; n < 3; n += 1) rig.end(attemptIn(rig.arrive()).lease, RESET);
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
+    const result = { kind: 'good', ttftMs: 100, buffered: false } as const;
+    rig.handle({ kind: 'probed', region: 'jp' as RegionId, result });
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+
+  test('of the only region that its tenant has is tried all the same', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    for (let n = 0; n < 5; n += 1) rig.end(attemptIn(rig.arrive()).lease, RESET);
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+});
+
+describe('a region that asks for time', () => {
+  const busy = (retryAfterMs: number): AttemptResult => ({
+    ...{ kind: 'backPressure', status: 429, retryAfterMs },
+  });
+
+  test('gets nothing until then; what waits for it is sent when the time is over', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    const queued = rig.end(attemptIn(rig.arrive()).lease, busy(2_000));
+    expect(kindOf(queued)).toEqual(['queue', 'all_paused', null]);
+    expect(kindOf(rig.arrive())).toEqual(['queue', 'all_paused', null]);
+    expect(attemptsIn(rig.pass(1_900))).toEqual([]);
+    expect(attemptsIn(rig.pass(100))).toHaveLength(2);
+  });
+
+  test('is not waited for longer than the queue or the client allows', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    const refused = refusalIn(rig.end(attemptIn(rig.arrive()).lease, busy(30_000)));
+    expect(refused).toMatchObject({ code: 'fleet_saturated', decision: { kind: 'shed' } });
+    expect(refused?.retryAfterMs).toBeGreaterThanOrEqual(30_000);
+    expect(refusalIn(rig.arrive({ clientDeadlineMs: 5_000 }))).toMatchObject({
+      decision: { reason: 'deadline_unreachable' },
+    });
+  });
+
+  test('does not send its load to a neighbour that gave no credit', () => {
+    const rig = asia();
+    const queued = rig.end(attemptIn(rig.arrive()).lease, busy(2_000));
+    expect(kindOf(queued)).toEqual(['queue', 'all_paused', null]);
+  });
+
+  test('is asked for what is more urgent than what it refused', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    rig.end(attemptIn(rig.arrive({ priority: 5 })).lease, busy(2_000));
+    expect(kindOf(rig.arrive())).toEqual(['send', 'only_region', 'jp']);
+  });
+
+  test('is not paused for the haste of one client', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    rig.end(attemptIn(rig.arrive({ clientDeadlineMs: 400 })).lease, busy(2_000));
+    expect(kindOf(rig.arrive())).toEqual(['send', 'only_region', 'jp']);
+  });
+});
+
+describe('a region that is cut off', () => {
+  test('is used for the grace after its last report, then seen by nobody', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    rig.pass(10_000);
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+    rig.pass(1);
+    expect(refusalIn(rig.arrive())).toMatchObject({ code: 'no_healthy_region' });
+  });
+
+  test('is dead at once where it refuses connections too, until a link or a probe says otherwise', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    const refused: AttemptResult = { kind: 'connectFailed', detail: '' };
+    rig.end(attemptIn(rig.arrive()).lease, refused);
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    const open = attemptIn(rig.arrive());
+    expect(refusalIn(rig.end(open.lease, refused))).toMatchObject({ code: 'upstream_failed' });
+    const next = refusalIn(rig.arrive());
+    expect(next).toMatchObject({ code: 'no_healthy_region' });
+    expect(next?.retryAfterMs).toBeGreaterThanOrEqual(2_000);
+    const result = { kind: 'good', ttftMs: 50, buffered: null } as const;
+    rig.handle({ kind: 'probed', region: 'jp' as RegionId, result });
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+
+  test('that answers probes while it is full is seen as full', () => {
+    const rig = asia();
+    const result = { kind: 'good', ttftMs: 20, buffered: false } as const;
+    for (let n = 0; n < 60; n += 1) {
+      rig.pass(1_000);
+      rig.report('jp', { waitingPrefillMs: 3_000 });
+      rig.report('sg');
+      rig.grant('sg', 1_000);
+      rig.handle({ kind: 'probed', region: 'jp' as RegionId, result });
+    }
+    const [jp] = rig.core.status(rig.nowMs).regions;
+    expect(jp?.pools[0]?.queueMs).toBeCloseTo(1_500);
+    expect(jp?.pools[0]?.spill.share).toBeGreaterThan(0.05);
+  });
+
+  test('that gives nobody a first token any more is left alone after three, and its requests go elsewhere', () => {
+    const rig = asia();
+    for (let n = 0; n < 3; n += 1) {
+      const slow = attemptIn(rig.arrive());
+      expect(slow.region).toBe('jp');
+      rig.pass(slow.firstTokenTimeoutMs);
+      for (const region of ['jp', 'sg', 'eu']) rig.report(region);
+      expect(rig.handle({ kind: 'firstTokenLate', lease: slow.lease })).toContainEqual({
+        ...{ kind: 'abort', lease: slow.lease, reason: 'first_token_timeout' },
+      });
+      const late = { kind: 'serverFault', cause: 'first_token_timeout', detail: '' } as const;
+      const again = attemptIn(rig.end(slow.lease, late));
+      expect(again.region).toBe('sg');
+      rig.end(again.lease, COMPLETE);
+    }
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
+  });
+
+  test('spills where its pool is full at 60 ms of waiting and 900 ms are queued in its routers', () => {
+    const rig = asia();
+    const kinds = new Set<string | undefined>();
+    for (let n = 0; n < 60; n += 1) {
+      rig.pass(1_000);
+      rig.report('jp', { waitingPrefillMs: 120, queuedPrefillMs: 1_800 });
+      rig.report('sg');
+      rig.grant('sg', 1_000);
+      for (let k = 0; k < 5; k += 1) {
+        const effects = rig.arrive();
+        kinds.add(decisionIn(effects)?.kind);
+        rig.end(attemptIn(effects).lease, COMPLETE);
+      }
+    }
+    expect(rig.core.status(rig.nowMs).regions[0]?.pools[0]?.queueMs).toBeCloseTo(960);
+    expect(kinds).toEqual(new Set(['send', 'spill']));
+  });
+
+  test('keeps its controller over a reconnect, and grows no share while it is not seen', () => {
+    const rig = asia();
+    const share = (): number => rig.core.status(rig.nowMs).regions[0]?.pools[0]?.spill.share ?? -1;
+    const hold = (seconds: number, isSeen: boolean): void => {
+      for (let n = 0; n < seconds; n += 1) {
+        rig.pass(1_000);
+        if (isSeen) rig.report('jp', { waitingPrefillMs: 2_000 });
+        rig.report('sg');
+        rig.grant('sg', 1_000);
+      }
+    };
+    hold(30, true);
+    const before = share();
+    expect(before).toBeGreaterThan(0.03);
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    hold(9, false);
+    expect(share()).toBeLessThan(before + 0.01);
+    rig.up('jp');
+    hold(1, true);
+    expect(share()).toBeGreaterThanOrEqual(before);
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    hold(200, false);
+    expect(share()).toBe(0);
+  });
+});
+
+test('an answer that is late is waited for while its region gives others theirs', () => {
+  const rig = asia();
+  const [slow, quick] = [attemptIn(rig.arrive()), attemptIn(rig.arrive())];
+  rig.pass(11_000);
+  rig.handle({ kind: 'firstToken', lease: quick.lease });
+  const late = rig.handle({ kind: 'firstTokenLate', lease: slow.lease });
+  expect(late).toContainEqual({ kind: 'extend', lease: slow.lease, timeoutMs: 5_000 });
+  rig.pass(6_000);
+  expect(rig.handle({ kind: 'firstTokenLate', lease: slow.lease })).toContainEqual({
+    ...{ kind: 'abort', lease: slow.lease, reason: 'first_token_timeout' },
+  });
+});
