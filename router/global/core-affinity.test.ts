@@ -5,7 +5,7 @@ import {
   attemptIn,
   COMPLETE,
   decisionIn,
-  GlobalRig,
+  type GlobalRig,
   kindOf,
   tenantOf,
   turnsOf,
