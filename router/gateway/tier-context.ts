@@ -11,12 +11,16 @@
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import type { RegionId, RouterId } from '../../shared/model/ids.ts';
+import { MAX_KEY } from '../../shared/protocol/limits.ts';
 
 export const LIFE_MS = 30_000;
 export const CLOCK_MS = 5_000;
 /** A longer token is none of ours, and is not read. */
 const MAX_TOKEN_LENGTH = 8_192;
 const SEEN_MAX = 1_000_000;
+const ZONES_MAX = 64;
+/** A hundred years: no conversation is older. */
+const AWAY_FOR_MAX_MS = 3.2e12;
 
 export interface TierContext {
   /** The attempt's id: what the region logs and answers as. */
@@ -90,10 +94,10 @@ const CLAIMS = z.object({
   tenant: z.string().min(1),
   salt: z.string(),
   residency: z.object({ allow: REGIONS, fallback: REGIONS }).nullable(),
-  conversation: z.string().nullable(),
+  conversation: z.string().min(1).max(MAX_KEY).nullable(),
   away: z.boolean(),
-  awayForMs: z.number().min(0),
-  zones: z.array(z.string()).readonly().nullable(),
+  awayForMs: z.number().min(0).max(AWAY_FOR_MAX_MS),
+  zones: z.array(z.string()).max(ZONES_MAX).readonly().nullable(),
   deadlineInMs: z.number().nullable(),
 });
 

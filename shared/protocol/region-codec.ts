@@ -4,6 +4,7 @@
 // the link.
 
 import {
+  MAX_AMOUNT,
   MAX_PENDING,
   MAX_POOLS,
   MAX_REGION_FRAME_BYTES,
@@ -22,11 +23,11 @@ import {
 import { REGION_CHILD_SCHEMAS, REGION_PARENT_SCHEMAS } from './region-schemas.ts';
 
 export function encodeRegionChild(message: RegionChildMessage): Uint8Array {
-  return packMap(bounded(message));
+  return packMap(withinAmounts(bounded(message)));
 }
 
 export function encodeRegionParent(message: RegionParentMessage): Uint8Array {
-  return packMap(message);
+  return packMap(withinAmounts(message));
 }
 
 export function decodeRegionChild(frame: Uint8Array): Decoded<RegionChildMessage> {
@@ -40,6 +41,15 @@ export function decodeRegionParent(frame: Uint8Array): Decoded<RegionParentMessa
 function decode<T>(frame: Uint8Array, schemas: Schemas<T>): Decoded<T> {
   if (frame.length > MAX_REGION_FRAME_BYTES) return refused('malformed', 'message too large');
   return decodeMap<T>(frame, schemas);
+}
+
+/** Sums of what agents may say can be greater than what anybody may. */
+function withinAmounts<T>(value: T): T {
+  if (typeof value === 'number') return Math.min(value, MAX_AMOUNT) as T;
+  if (Array.isArray(value)) return value.map(withinAmounts) as T;
+  if (typeof value !== 'object' || value === null) return value;
+  const within = Object.entries(value).map(([key, inner]) => [key, withinAmounts(inner)] as const);
+  return Object.fromEntries(within) as T;
 }
 
 function bounded(message: RegionChildMessage): RegionChildMessage {
