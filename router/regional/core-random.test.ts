@@ -232,6 +232,8 @@ class Books {
           break;
         case 'close':
         case 'extend':
+        case 'sendGlobal':
+        case 'closeGlobal':
         case 'probe':
         case 'limit':
         case 'log':

@@ -3,7 +3,7 @@
 import type { LinkId, PoolId } from '../../shared/model/ids.ts';
 import type { RegionModelReport, RegionWelcome } from '../../shared/protocol/region-messages.ts';
 import { AwayMemory, type AwayCursor } from '../policy/away-memory.ts';
-import { CreditGiver } from '../policy/spill-credit.ts';
+import type { CreditGiver } from '../policy/spill-credit.ts';
 
 export interface GlobalLink {
   readonly id: LinkId;

@@ -91,8 +91,9 @@ export function noteArrived({ tier }: RegionalState, { from, seq }: TierFacts): 
 export function noteAway(state: RegionalState, lease: LeaseState, tokens: number): void {
   const { request, arrivedMs } = lease.request;
   const { tier: facts, work } = request;
-  if (facts?.conversation == null || !facts.away || (work ?? 'generation') !== 'generation') return;
+  if (facts === undefined || !facts.away || (work ?? 'generation') !== 'generation') return;
   const { conversation: key, awayForMs, zones } = facts;
+  if (key === null) return;
   const { awayMax } = state.config.uplink?.settings ?? UPLINK_DEFAULTS;
   const note = { key, tokens, sinceMs: arrivedMs - awayForMs, zones };
   if (state.tier.away.note(note, state.nowMs, awayMax)) state.limit('away_conversations');

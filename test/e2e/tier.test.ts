@@ -170,7 +170,7 @@ describe('the tier listener', () => {
       maxRetries: 0,
       fetch: (url, init) => {
         const headers = new Headers(init?.headers);
-        headers.set('x-spillway-context', signed({}, { body: String(init?.body) }));
+        headers.set('x-spillway-context', signed({}, { body: init?.body as string }));
         return fetch(url, { ...init, headers });
       },
     });
@@ -214,7 +214,9 @@ describe('the tier listener', () => {
     const counted = Object.fromEntries(cases.map(([reason]) => [reason, 1]));
     expect(await refusals(router)).toEqual(counted);
     expect(sentToEngines(router)).toBe(1);
-    const said = lines.filter(({ msg }) => msg === 'context_refused').map(({ reason }) => reason);
+    const said = lines
+      .filter(({ msg }) => msg === 'context_refused')
+      .map(({ reason }) => String(reason));
     expect(said.toSorted()).toEqual(Object.keys(counted).toSorted());
   });
 
