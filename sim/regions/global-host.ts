@@ -1,9 +1,9 @@
 // A global router in virtual time: the real core, its effects carried out over modelled regions and links.
 
-import type { LeaseId, LinkId, RegionId, RequestId } from '../../shared/model/ids.ts';
+import type { LeaseId, LinkId, RegionId, RequestId, RouterId } from '../../shared/model/ids.ts';
 import type { RegionChildMessage } from '../../shared/protocol/region-messages.ts';
 import type { AttemptResult } from '../../router/policy/attempt-result.ts';
-import type { RouteRequest } from '../../router/policy/request-events.ts';
+import type { AbortReason, RouteRequest } from '../../router/policy/request-events.ts';
 import { GlobalCore, type GlobalCoreDeps } from '../../router/global/core.ts';
 import type {
   GlobalAttempt,
@@ -12,15 +12,24 @@ import type {
   GlobalEvent,
 } from '../../router/global/events.ts';
 import type { Planned, Timeline } from '../world/timeline.ts';
-import type { RegionModel, RegionWork } from './region-model.ts';
-import type { RegionRouter } from './region-router.ts';
+import type { RequestWork } from '../world/attempts.ts';
+import type { RequestListener } from '../world/router-host.ts';
 import type { RegionWire } from './wire.ts';
 
+/** A region as a global router reaches it over the network. */
 export interface ReachedRegion {
   readonly id: RegionId;
-  readonly model: RegionModel;
-  readonly routers: readonly RegionRouter[];
   readonly rttMs: number;
+  /** Takes an attempt that has arrived; returns how to give it up. */
+  take(ask: RegionAsk): () => void;
+}
+
+export interface RegionAsk {
+  readonly attempt: GlobalAttempt;
+  readonly asked: AskedRequest;
+  readonly from: RouterId;
+  firstToken(): void;
+  ended(result: AttemptResult, committed: boolean): void;
 }
 
 /** A request of the virtual clients. */
@@ -29,6 +38,10 @@ export interface AskedRequest {
   readonly conversation: number;
   readonly promptTokens: number;
   readonly answerTokens: number;
+  /** What engines are to compute, where a region has some. */
+  readonly work?: RequestWork;
+  /** Sees what becomes of it in a region. */
+  readonly listener?: RequestListener;
   ended(end: RequestEnd): void;
 }
 
@@ -55,8 +68,8 @@ export interface GlobalHostParts {
 interface Running {
   readonly attempt: GlobalAttempt;
   readonly asked: AskedRequest;
-  readonly model: RegionModel;
-  readonly work: RegionWork;
+  /** Null before it has arrived. */
+  giveUp: (() => void) | null;
   late: Planned | null;
 }
 
@@ -67,7 +80,6 @@ export class GlobalHost {
   readonly #wires = new Map<LinkId, RegionWire>();
   readonly #asked = new Map<RequestId, AskedRequest>();
   readonly #running = new Map<LeaseId, Running>();
-  #turn = 0;
   #wake: Planned | null = null;
 
   constructor(timeline: Timeline, parts: GlobalHostParts) {
@@ -104,6 +116,10 @@ export class GlobalHost {
     this.post({ kind: 'regionDown', link });
   }
 
+  clientGone(request: RequestId): void {
+    this.post({ kind: 'clientGone', request });
+  }
+
   configure(config: GlobalCoreConfig): void {
     this.post({ kind: 'configured', config });
   }
@@ -128,7 +144,7 @@ export class GlobalHost {
         });
         break;
       case 'abort':
-        this.#abort(effect.lease);
+        this.#abort(effect.lease, effect.reason);
         break;
       case 'extend':
         this.#watch(effect.lease, effect.timeoutMs);
@@ -147,49 +163,32 @@ export class GlobalHost {
     const asked = this.#asked.get(attempt.request);
     const region = this.#parts.regions.find(({ id }) => id === attempt.region);
     if (asked === undefined || region === undefined) throw new Error(`nowhere: ${attempt.region}`);
-    const { model, routers, rttMs } = region;
-    this.#turn += 1;
-    const router = this.#turn % routers.length;
-    const from = this.#parts.deps.routerId;
-    const back = (told: () => void): void => void this.#timeline.after(rttMs / 2, told);
-    const cameMs = this.#timeline.nowMs;
-    const work: RegionWork = {
-      ...{ conversation: asked.conversation, promptTokens: asked.promptTokens },
-      answerTokens: asked.answerTokens,
-      firstToken: (cachedTokens) => {
-        if (attempt.away && attempt.conversation !== null) {
-          const tokens = asked.promptTokens + asked.answerTokens;
-          const sinceMs = cameMs - attempt.awayForMs;
-          routers[router]?.servedAway(attempt.conversation, tokens, sinceMs);
-        }
-        back(() => this.#answered(attempt, cachedTokens));
-      },
-      failed: () => back(() => this.#over(attempt.lease, FAILED, false)),
-    };
-    this.#running.set(attempt.lease, { attempt, asked, model, work, late: null });
-    this.#watch(attempt.lease, attempt.firstTokenTimeoutMs);
-    this.#timeline.after(rttMs / 2, () => {
-      if (!this.#running.has(attempt.lease)) return;
-      routers[router]?.arrived(from, attempt.seq);
-      model.take(router, work);
+    const { lease } = attempt;
+    const running: Running = { attempt, asked, giveUp: null, late: null };
+    this.#running.set(lease, running);
+    this.#watch(lease, attempt.firstTokenTimeoutMs);
+    const travel = (arrive: () => void): void =>
+      void this.#timeline.after(region.rttMs / 2, () => {
+        if (this.#running.has(lease)) arrive();
+      });
+    travel(() => {
+      running.giveUp = region.take({
+        ...{ attempt, asked, from: this.#parts.deps.routerId },
+        firstToken: () => travel(() => this.post({ kind: 'firstToken', lease })),
+        ended: (result, committed) => travel(() => this.#over(lease, result, committed)),
+      });
     });
   }
 
-  /** The rest of the answer is of no weight here: it ends with its first token. */
-  #answered(attempt: GlobalAttempt, cachedTokens: number): void {
-    const running = this.#running.get(attempt.lease);
-    if (running === undefined) return;
-    this.post({ kind: 'firstToken', lease: attempt.lease });
-    const { promptTokens, answerTokens: completionTokens } = running.asked;
-    const usage = { promptTokens, cachedTokens, completionTokens };
-    this.#over(attempt.lease, { kind: 'complete', usage }, true);
-  }
-
-  #abort(lease: LeaseId): void {
+  #abort(lease: LeaseId, reason: AbortReason): void {
     const running = this.#running.get(lease);
     if (running === undefined) return;
-    running.model.abandon(running.work);
-    this.#timeline.after(0, () => this.#over(lease, GIVEN_UP, false));
+    running.giveUp?.();
+    const result: AttemptResult =
+      reason === 'client_gone'
+        ? { kind: 'clientGone' }
+        : { kind: 'serverFault', cause: reason, detail: '' };
+    this.#timeline.after(0, () => this.#over(lease, result, false));
   }
 
   #over(lease: LeaseId, result: AttemptResult, committed: boolean): void {
@@ -199,6 +198,9 @@ export class GlobalHost {
     this.#timeline.cancel(running.late);
     const { request, region, number } = running.attempt;
     if (committed) this.#end(request, { kind: 'answered', region, attempts: number, code: null });
+    else if (result.kind === 'clientGone' || result.kind === 'clientError') {
+      this.#end(request, { kind: 'refused', region, attempts: number, code: result.kind });
+    }
     this.post({ kind: 'attemptEnded', lease, result, committed });
   }
 
@@ -227,6 +229,3 @@ export class GlobalHost {
     });
   }
 }
-
-const FAILED: AttemptResult = { kind: 'connectFailed', detail: 'the region is dead' };
-const GIVEN_UP: AttemptResult = { kind: 'serverFault', cause: 'first_token_timeout', detail: '' };

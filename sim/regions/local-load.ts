@@ -1,6 +1,6 @@
 // A region's own clients, who come to it without a global router: single requests at a rate.
 
-import type { ReachedRegion } from './global-host.ts';
+import type { ModelledRegion } from './modelled-region.ts';
 import type { RegionsWorld } from './world.ts';
 
 export interface LocalLoad {
@@ -9,7 +9,7 @@ export interface LocalLoad {
   readonly promptTokens: number;
 }
 
-export function loadLocally(world: RegionsWorld, region: ReachedRegion, load: LocalLoad): void {
+export function loadLocally(world: RegionsWorld, region: ModelledRegion, load: LocalLoad): void {
   const { model } = region;
   const { replicas, tokensPerMs, routers } = model.shape;
   const perMs = (load.ratio * replicas * tokensPerMs) / load.promptTokens;

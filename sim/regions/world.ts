@@ -12,7 +12,8 @@ import { HmacConversationKeys } from '../../shared/lib/conversation-key.ts';
 import type { TenantFacts } from '../../router/global/events.ts';
 import type { RolloutMode } from '../../router/policy/region-filter.ts';
 import { Timeline } from '../world/timeline.ts';
-import { GlobalHost, type ReachedRegion } from './global-host.ts';
+import { GlobalHost } from './global-host.ts';
+import { ModelledRegion } from './modelled-region.ts';
 import { RegionModel, type RegionShape } from './region-model.ts';
 import { RegionRouter } from './region-router.ts';
 import { RegionWire } from './wire.ts';
@@ -51,7 +52,7 @@ export class RegionsWorld {
   readonly timeline = new Timeline(4_000_000);
   readonly random: Random;
   readonly globals: GlobalHost[] = [];
-  readonly regions: ReachedRegion[];
+  readonly regions: ModelledRegion[];
   readonly samples: Sample[] = [];
   readonly settings: GlobalSettings;
   /** Spills by receiver, in order of time. */
@@ -80,7 +81,7 @@ export class RegionsWorld {
     this.timeline.nowMs = Math.max(this.timeline.nowMs, untilMs);
   }
 
-  region(id: string): ReachedRegion {
+  region(id: string): ModelledRegion {
     const found = this.regions.find((each) => each.id === id);
     if (found === undefined) throw new Error(`no region ${id}`);
     return found;
@@ -117,7 +118,7 @@ export class RegionsWorld {
     };
   }
 
-  #region({ id, rttMs, ...shape }: WorldRegion): ReachedRegion {
+  #region({ id, rttMs, ...shape }: WorldRegion): ModelledRegion {
     const model = new RegionModel(this.timeline, shape);
     const routers = Array.from({ length: shape.routers }, (_, index) => {
       const parts = { region: id as RegionId, index, model, models: [MODEL] };
@@ -125,7 +126,7 @@ export class RegionsWorld {
       const phaseMs = this.random.next() * 1_000;
       return new RegionRouter(this.timeline, { ...parts, settings }, phaseMs);
     });
-    return { id: id as RegionId, model, routers, rttMs };
+    return new ModelledRegion(this.timeline, { id: id as RegionId, rttMs, model, routers });
   }
 
   #global(k: number): void {
@@ -156,7 +157,7 @@ export class RegionsWorld {
   #link(
     k: number,
     host: GlobalHost,
-    { region, router }: { region: ReachedRegion; router: RegionRouter },
+    { region, router }: { region: ModelledRegion; router: RegionRouter },
   ): void {
     const [least, most] = this.#options.lateMs;
     const lateMs = least + (most - least) * this.random.next();

@@ -6,6 +6,10 @@
 import type { Random } from '../../shared/lib/random.ts';
 import type { LinkId, ReplicaId, RequestId, RouterId } from '../../shared/model/ids.ts';
 import type { AgentMessage, RouterMessage } from '../../shared/protocol/messages.ts';
+import type {
+  RegionChildMessage,
+  RegionParentMessage,
+} from '../../shared/protocol/region-messages.ts';
 import { RegionalCore, type ReplicaStatus, type TargetStatus } from '../../router/regional/core.ts';
 import type {
   Attempt,
@@ -33,6 +37,13 @@ export interface RequestListener {
   end(end: RequestEnd): void;
 }
 
+/** A link to a global router, seen from here. */
+export interface UpwardLink {
+  readonly id: LinkId;
+  up(message: RegionChildMessage): void;
+  cut(): void;
+}
+
 export interface RouterHostOptions {
   readonly name: string;
   readonly context: WorldContext;
@@ -57,6 +68,7 @@ export class RouterHost {
   readonly #context: WorldContext;
   readonly #links = new Map<LinkId, VirtualLink>();
   readonly #greeted = new Set<LinkId>();
+  readonly #globals = new Map<LinkId, UpwardLink>();
   readonly #requests = new Map<RequestId, OpenRequest>();
   readonly #attempts: Attempts;
   readonly #driven: DrivenCore<RouterEvent, RouterEffect>;
@@ -166,6 +178,19 @@ export class RouterHost {
     this.#driven.handle({ kind: 'linkDown', link });
   }
 
+  globalLinked(link: UpwardLink): void {
+    this.#globals.set(link.id, link);
+    this.#driven.handle({ kind: 'globalUp', link: link.id });
+  }
+
+  fromGlobal(link: LinkId, message: RegionParentMessage): void {
+    if (this.#globals.has(link)) this.#driven.handle({ kind: 'globalMessage', link, message });
+  }
+
+  globalDown(link: LinkId): void {
+    if (this.#globals.delete(link)) this.#driven.handle({ kind: 'globalDown', link });
+  }
+
   /** How the core sees a replica's only rank now; null where it does not know it. */
   target(replica: ReplicaId): TargetStatus | null {
     return this.#replica(replica)?.targets[0] ?? null;
@@ -224,6 +249,10 @@ export class RouterHost {
         return this.#links.get(effect.link)?.fromRouter(effect.message);
       case 'close':
         return this.#links.get(effect.link)?.cut(false);
+      case 'sendGlobal':
+        return this.#globals.get(effect.link)?.up(effect.message);
+      case 'closeGlobal':
+        return this.#globals.get(effect.link)?.cut();
       case 'probe':
         return this.#probe(effect.replica, effect.url);
       case 'limit':

@@ -9,7 +9,7 @@ import {
   type RegionalSettings,
 } from '../../shared/model/settings.ts';
 import { NO_EVIDENCE, type ProcessEvidence } from '../../agent/events.ts';
-import type { RegionalCoreConfig } from '../../router/regional/events.ts';
+import type { RegionalCoreConfig, UplinkConfig } from '../../router/regional/events.ts';
 import type { EngineProfile } from '../engine/profiles.ts';
 import { Conversations, type ConversationShape } from '../workloads/conversations.ts';
 import { AgentHost } from './agent-host.ts';
@@ -46,6 +46,10 @@ export interface WorldOptions {
   readonly tellsStartTime: boolean;
   /** Engines publish KV events, and agents hear them. */
   readonly kvEvents: boolean;
+  /** Time that it shares with other worlds; absent: its own. */
+  readonly context?: WorldContext;
+  /** What its routers are to global routers; absent: nothing. */
+  readonly uplink?: UplinkConfig;
 }
 
 export const WORLD_DEFAULTS: Omit<WorldOptions, 'seed' | 'profile' | 'replicas'> = {
@@ -81,7 +85,7 @@ export class World {
   ) {
     const full: WorldOptions = { ...WORLD_DEFAULTS, ...options };
     this.#options = full;
-    this.context = new WorldContext(full.seed);
+    this.context = full.context ?? new WorldContext(full.seed);
     this.engines = Array.from({ length: full.replicas }, (_, index) => this.#engine(index));
     this.routers = Array.from({ length: full.routers }, (_, index) => this.#router(index));
     const agents = Math.ceil(full.replicas / full.enginesPerAgent);
@@ -171,9 +175,10 @@ export class World {
       settings: { ...REGIONAL_DEFAULTS, ...this.#options.router },
       pools: [{ id: WORLD_POOL, models: [], aliases: {} }],
       siblings: [],
+      ...(this.#options.uplink === undefined ? {} : { uplink: this.#options.uplink }),
     };
     return new RouterHost({
-      name: `router-${index}`,
+      name: `${this.#options.uplink?.region ?? ''}router-${index}`,
       context: this.context,
       config,
       netMs: this.#options.netMs,
