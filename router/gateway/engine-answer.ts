@@ -26,8 +26,11 @@ export function judgeAnswer(body: Buffer, anyJson = false): AnswerVerdict {
   return { kind: 'complete', usage: usageOf(value['usage']) };
 }
 
-/** 401 and 403 are about our own key, 408 about the engine's time, 424 is TGI's batch that failed, 429 back-pressure. */
-const NOT_THE_CLIENTS: readonly number[] = [401, 403, 408, 424, 429];
+/**
+ * 401 and 403 are about our own key, 408 about the engine's time, 421 about a region that we should not have asked, 424 is
+ * TGI's batch that failed, 429 back-pressure.
+ */
+const NOT_THE_CLIENTS: readonly number[] = [401, 403, 408, 421, 424, 429];
 
 /** The status, where the request itself is at fault; null where the engine is. */
 export function errorStatusOf(status: number | null): number | null {

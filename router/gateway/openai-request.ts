@@ -132,10 +132,18 @@ export function engineBody(request: OpenAiRequest, splices: EngineSplices): Buff
   if (splices.engineModel !== request.model) {
     edits.set('model', JSON.stringify(splices.engineModel));
   }
-  if (request.stream && !request.usageAsked) {
-    edits.set('stream_options', JSON.stringify({ ...request.streamOptions, include_usage: true }));
-  }
+  if (request.stream && !request.usageAsked) edits.set(...askingUsage(request));
   return spliceMembers(request.bytes, request.scan, edits satisfies Edits);
+}
+
+/** The bytes for another tier: the client's own, but that a stream is asked to end with its usage. */
+export function tierBody(request: OpenAiRequest): Buffer {
+  if (!request.stream || request.usageAsked) return request.bytes;
+  return spliceMembers(request.bytes, request.scan, new Map([askingUsage(request)]));
+}
+
+function askingUsage({ streamOptions }: OpenAiRequest): [string, string] {
+  return ['stream_options', JSON.stringify({ ...streamOptions, include_usage: true })];
 }
 
 /** Id of a request of ours. */

@@ -25,6 +25,7 @@ export class RegionConnections {
   private readonly watched = new WeakSet<Pool>();
   private readonly warm = new Map<RegionId, boolean>();
   private regions: readonly RegionOptions[] = [];
+  private closed = false;
 
   constructor(deps: ConnectionsDeps, regions: readonly RegionOptions[]) {
     this.deps = deps;
@@ -59,16 +60,23 @@ export class RegionConnections {
   }
 
   /** A request has taken or given back a connection to the region. */
-  look(id: RegionId): void {
+  readonly look = (id: RegionId): void => {
+    // undici counts what it tells only when those who are told have returned.
+    queueMicrotask(() => this.judge(id));
+  };
+
+  private judge(id: RegionId): void {
     const region = this.regions.find((each) => each.id === id);
-    if (region === undefined) return;
-    const warm = this.open(region).stats.free > 0;
-    if (this.warm.get(id) === warm) return;
+    if (region === undefined || this.closed) return;
+    const { connected, running, pending, queued } = this.open(region).stats;
+    const warm = connected > running + pending + queued;
+    if ((this.warm.get(id) ?? false) === warm) return;
     this.warm.set(id, warm);
     this.deps.post({ kind: 'warmth', region: id, warm });
   }
 
   close(): Promise<void> {
+    this.closed = true;
     return this.pools.close();
   }
 
@@ -79,9 +87,8 @@ export class RegionConnections {
     const look = (): void => {
       for (const each of this.regions) if (originOf(each) === originOf(region)) this.look(each.id);
     };
-    // undici counts a connection only after those who hear of it have returned.
-    pool.on('connect', () => queueMicrotask(look));
-    pool.on('disconnect', () => queueMicrotask(look));
+    pool.on('connect', look);
+    pool.on('disconnect', look);
     return pool;
   }
 

@@ -115,25 +115,25 @@ export const METRICS = [
   {
     name: 'prompt_tokens_total',
     type: 'counter',
-    help: 'Prompt tokens of completed requests whose answers name them: of a stream, where the client asked.',
+    help: 'Prompt tokens of completed requests, as engines counted them.',
     labels: PLACE,
   },
   {
     name: 'completion_tokens_total',
     type: 'counter',
-    help: 'Generated tokens of the same.',
+    help: 'Generated tokens of completed requests.',
     labels: PLACE,
   },
   {
     name: 'prefix_predicted_tokens_total',
     type: 'counter',
-    help: 'Prompt tokens that were expected to be cached, of requests whose answer named its own figure.',
+    help: 'Prompt tokens that were expected to be cached, of requests whose engine reported its own figure.',
     labels: PLACE,
   },
   {
     name: 'prefix_reported_tokens_total',
     type: 'counter',
-    help: 'Prompt tokens that the answers named as cached.',
+    help: 'Prompt tokens that the engines reported as cached.',
     labels: PLACE,
   },
   {

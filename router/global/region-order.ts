@@ -1,7 +1,9 @@
-// What an attempt looks like on the wire to a region: the client's bytes as they came, and in place of its credentials what
-// we say of the request, signed for this one attempt. Nothing else of the client's goes with it but its trace.
+// What an attempt looks like on the wire to a region: the client's bytes as they came but for the usage that a stream is asked to
+// end with, and in place of its credentials what we say of the request, signed for this one attempt. Nothing else of the
+// client's goes with it but its trace and its count of tries.
 
 import type { RouterId } from '../../shared/model/ids.ts';
+import { tierBody } from '../gateway/openai-request.ts';
 import { signContext, type TierContext, type TierKey } from '../gateway/tier-context.ts';
 import { CONTEXT_HEADER } from '../gateway/tier-door.ts';
 import type { Outgoing } from '../gateway/tier-words.ts';
@@ -36,7 +38,8 @@ export function regionOrder(
   const key = deps.keyOf(region);
   if (pool === null || key === null) throw new Error(`no region ${region}`);
   const { path } = facts;
-  const bound = { method: 'POST', path, body: request.bytes };
+  const body = tierBody(request);
+  const bound = { method: 'POST', path, body };
   const token = signContext(
     contextOf(attempt, deps.routerId),
     { region, key, bound },
@@ -53,12 +56,11 @@ export function regionOrder(
       ...(facts.retries === null ? {} : { 'x-stainless-retry-count': String(facts.retries) }),
       ...facts.passedHeaders,
     },
-    body: request.bytes,
+    body,
     room,
     stream: request.stream,
     anyJson: request.work !== 'generation',
-    // The region has dropped it where the client did not ask for it.
-    dropUsage: false,
+    dropUsage: !request.usageAsked,
     passed: PASSED,
     connectTimeoutMs: attempt.connectTimeoutMs,
     firstTokenTimeoutMs: attempt.firstTokenTimeoutMs,

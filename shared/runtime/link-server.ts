@@ -414,6 +414,8 @@ class Links<
     if (messagesPerS !== undefined) peer.socket.limitMessages(messagesPerS(hello));
     this.#options.onUp(peer.link, hello, peer.reachedAt);
     peer.socket.resume();
+    // Whoever goes by distance need not wait for the next beat.
+    if (this.#options.onRtt !== undefined) peer.socket.beat();
   }
 
   async #verdict(peer: Peer, hello: H): Promise<LinkVerdict> {
