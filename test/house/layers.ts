@@ -124,7 +124,7 @@ export const LAYERS: readonly Layer[] = [
       /^(agent|router\/(regional|global))\/(start|options)\.ts$/,
       /^router\/regional\/(metrics|workers\/[a-z-]+)\.ts$/,
       /^router\/(gateway\/(tenants|leaving)|policy\/region-filter)\.ts$/,
-      /^router\/gateway\/leaving\.ts$/,
+      /^agent\/look\.ts$/,
       /^sim\/engine\/(http\/(server|flags|flag-values)|profiles)\.ts$/,
     ],
     packages: 'all',
