@@ -51,6 +51,9 @@ export interface RequestEnd {
   readonly region: RegionId | null;
   readonly attempts: number;
   readonly code: string | null;
+  /** Of the last attempt; null where there was none, or the core refused. */
+  readonly result: AttemptResult | null;
+  readonly retryAfterMs: number | null;
 }
 
 export interface GlobalHostParts {
@@ -137,10 +140,8 @@ export class GlobalHost {
         break;
       case 'refuse':
         this.#end(effect.request, {
-          kind: 'refused',
-          region: null,
-          attempts: 0,
-          code: effect.code,
+          ...{ kind: 'refused', region: null, attempts: 0, result: null },
+          ...{ code: effect.code, retryAfterMs: effect.retryAfterMs },
         });
         break;
       case 'abort':
@@ -197,9 +198,10 @@ export class GlobalHost {
     this.#running.delete(lease);
     this.#timeline.cancel(running.late);
     const { request, region, number } = running.attempt;
-    if (committed) this.#end(request, { kind: 'answered', region, attempts: number, code: null });
+    const end = { region, attempts: number, result, retryAfterMs: null };
+    if (committed) this.#end(request, { ...end, kind: 'answered', code: null });
     else if (result.kind === 'clientGone' || result.kind === 'clientError') {
-      this.#end(request, { kind: 'refused', region, attempts: number, code: result.kind });
+      this.#end(request, { ...end, kind: 'refused', code: result.kind });
     }
     this.post({ kind: 'attemptEnded', lease, result, committed });
   }
