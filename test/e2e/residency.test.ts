@@ -2,11 +2,13 @@
 // All of it from one fleet.yaml, as an operator would write it.
 
 import { createHash } from 'node:crypto';
+import { connect } from 'node:net';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent } from '../../agent/start.ts';
 import { globalOptions, globalReloadable } from '../../bin/cli/global-options.ts';
-import { routerOptions } from '../../bin/cli/router-options.ts';
+import { routerOptions, routerReloadable } from '../../bin/cli/router-options.ts';
+import { API_ROUTES } from '../../router/gateway/api-routes.ts';
 import { startGlobalRouter, type RunningGlobalRouter } from '../../router/global/start.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
 import { parseFleet } from '../../shared/config/load.ts';
@@ -33,7 +35,7 @@ interface Region {
   readonly router: RunningRouter;
 }
 
-const { log } = captureLog();
+const { log, lines } = captureLog();
 const runtime: RoleRuntime = {
   ...{ clock: systemClock, timers: systemTimers, random: seededRandom(5), log },
 };
@@ -93,19 +95,7 @@ async function startRegion(name: Name): Promise<void> {
   // Its own side dials: what comes back on the link is what goes towards the region.
   const links = await new RecordingProxy().listen();
   links.target = global.linksPort;
-  const config = fleet({
-    own: {
-      region: name,
-      models: { [MODEL]: { pool: 'default' } },
-      router: {
-        clients: { listen: '127.0.0.1:0' },
-        links: { listen: '127.0.0.1:0' },
-        admin: null,
-        tier: { listen: '127.0.0.1:0', keys: [{ id: name, secret: `tier-secret-of-${name}` }] },
-        global: { urls: [`ws://127.0.0.1:${links.port}`], secret: `link-secret-of-${name}` },
-      },
-    },
-  });
+  const config = regionFleet(name, links.port);
   const router = await startRegionalRouter(routerOptions(config), runtime);
   tier.target = router.tierPort;
   const profile = engineProfile('demo');
@@ -125,6 +115,24 @@ async function startRegion(name: Name): Promise<void> {
     () => agent.close(),
     () => router.close(),
   );
+}
+
+/** A region's own file, with the same tenants. */
+function regionFleet(name: Name, linksPort: number, shop?: object): FleetConfig {
+  return fleet({
+    ...(shop === undefined ? {} : { shop }),
+    own: {
+      region: name,
+      models: { [MODEL]: { pool: 'default' } },
+      router: {
+        clients: { listen: '127.0.0.1:0' },
+        links: { listen: '127.0.0.1:0' },
+        admin: null,
+        tier: { listen: '127.0.0.1:0', keys: [{ id: name, secret: `tier-secret-of-${name}` }] },
+        global: { urls: [`ws://127.0.0.1:${linksPort}`], secret: `link-secret-of-${name}` },
+      },
+    },
+  });
 }
 
 beforeAll(async () => {
@@ -188,6 +196,17 @@ async function refusalOf(tenant: string, content: string, base?: number): Promis
   throw new Error('it was answered');
 }
 
+/** The global router, and these regions, take other rules for `shop`. */
+function takes(shop: object, own: readonly Name[]): void {
+  for (const name of own) {
+    const { links, router } = region(name);
+    router.reload(routerReloadable(regionFleet(name, links.port, shop)));
+  }
+  if (own.length < NAMES.length) return;
+  const config = globalFleet(shop);
+  global.reload(globalReloadable(config, config.global as GlobalConfig));
+}
+
 /** On which of the regions' sockets it was seen. */
 function seenAt(text: string): Name[] {
   return NAMES.filter((name) => region(name).tier.saw(text) || region(name).links.saw(text));
@@ -222,21 +241,28 @@ describe('a prompt', () => {
   });
 
   test('goes where a changed policy says, from its next request on', async () => {
-    const anywhere = globalFleet({ residency: { allow: ['fra', 'tyo'] } });
-    const bound = globalFleet({ residency: { allow: ['fra'] } });
-    const change = (config: FleetConfig) =>
-      global.reload(globalReloadable(config, config.global as GlobalConfig));
-    change(bound);
+    takes({ residency: { allow: ['fra'] } }, NAMES);
     const prompt = secretPrompt();
-    // The region's own file has not changed: it is the global router that sends it elsewhere, and the tenant's list in the
-    // context that lets it in there.
     expect(await answerTo('shop', prompt)).not.toBe('');
     expect(seenAt(prompt)).toEqual(['fra']);
-    change(anywhere);
+    takes({ residency: { allow: ['fra', 'tyo'] } }, NAMES);
     const other = secretPrompt();
     expect(await answerTo('shop', other)).not.toBe('');
     expect(seenAt(other)).toHaveLength(1);
-    change(globalFleet());
+  });
+
+  test('is refused by a region whose own file says so, whatever the global router’s says', async () => {
+    takes({ residency: { allow: ['fra'] } }, NAMES);
+    takes({ residency: { allow: ['tyo'] } }, ['fra']);
+    const prompt = secretPrompt();
+    const { status, code } = await refusalOf('shop', prompt);
+    // Which of its machines is misled is no client's to know: to it, the region failed.
+    expect([status, code]).toEqual([502, 'upstream_failed']);
+    expect(seenAt(prompt)).not.toContain('tyo');
+    expect(lines.some(({ msg, tenant }) => msg === 'region_not_allowed' && tenant === 'shop')).toBe(
+      true,
+    );
+    takes({ residency: { allow: ['tyo'] } }, NAMES);
   });
 
   test('stays where it may be when that region dies: a typed error, and no byte of it elsewhere', async () => {
@@ -265,6 +291,43 @@ describe('a prompt', () => {
     expect(await answerTo('shop', secretPrompt())).not.toBe('');
   });
 });
+
+test('every route of clients asks a global router’s client whose it is, and where it must come in, before its body', async () => {
+  const paths = Object.values(API_ROUTES).flatMap(({ paths: some }) => some);
+  expect(paths).toContain('/v1/chat/completions');
+  const asked = await Promise.all(
+    ['/v1/models', '/v1/models/x', ...paths].flatMap((path) => [
+      headAlone(path, null).then((answer) => ({ path, answer, wanted: /^HTTP\/1.1 401 / })),
+      headAlone(path, 'key-of-clinic').then((answer) => ({
+        ...{ path, answer },
+        wanted: /^HTTP\/1.1 421 [^]*x-spillway-ingress: https:\/\/eu.example\r\n/,
+      })),
+    ]),
+  );
+  for (const { path, answer, wanted } of asked) expect(answer, path).toMatch(wanted);
+});
+
+/** The answer to a head whose body is told of and never sent. */
+function headAlone(path: string, key: string | null): Promise<string> {
+  const lines = [
+    `${path.startsWith('/v1/models') ? 'GET' : 'POST'} ${path} HTTP/1.1`,
+    'host: x',
+    ...(key === null ? [] : [`authorization: Bearer ${key}`]),
+    ...(path.startsWith('/v1/models') ? [] : ['content-length: 1000']),
+  ];
+  return new Promise((resolve, reject) => {
+    const socket = connect(global.clientsPort, '127.0.0.1');
+    let received = '';
+    socket.on('error', reject);
+    socket.on('data', (piece: Buffer) => {
+      received += piece.toString();
+      if (!/\r\n\r\n[^]*\}/.test(received)) return;
+      socket.destroy();
+      resolve(received);
+    });
+    socket.write(`${lines.join('\r\n')}\r\n\r\n`);
+  });
+}
 
 test('the search finds a text that was sent in pieces, and in base64 at any offset', async () => {
   const text = secretPrompt();
