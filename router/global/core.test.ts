@@ -118,6 +118,21 @@ describe('a gate that is open', () => {
     expect(new Set(regions)).toEqual(new Set(['jp']));
   });
 
+  test.each([
+    [290, true],
+    [300, false],
+  ])('opens further with the receiver at %d ms of queue: %s', (queueMs, grows) => {
+    const rig = asia({ settings: { spillIntervalMs: 10_000 } });
+    for (let n = 0; n < 60; n += 1) {
+      rig.pass(1_000);
+      rig.report('jp', { waitingPrefillMs: 4_000 });
+      rig.report('sg', { waitingPrefillMs: 2 * queueMs });
+      if (n > 30) rig.grant('sg', 1_000);
+    }
+    const share = rig.core.status(rig.nowMs).regions[0]?.pools[0]?.spill.share ?? -1;
+    expect(share > 0).toBe(grows);
+  });
+
   test('states what it wants and what it has spent, and says so when it wants nothing more', () => {
     const rig = asia({ settings: { spillIntervalMs: 10_000, spillDwellMs: 1_000 } });
     const demands: unknown[] = [];
