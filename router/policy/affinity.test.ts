@@ -65,6 +65,18 @@ describe('what a region reports as away from home', () => {
     expect(memory.find('a', LIMITS, 1_000)?.region).toBe(THERE);
   });
 
+  test('is remembered of so many reporters, the longest silent of which is forgotten as one', () => {
+    const memory = new ConversationMemory();
+    const big = { limits: { ...LIMITS, affinityMax: 10_000 }, nowMs: 1_000 };
+    for (let n = 0; n <= 1_024; n += 1) {
+      memory.reported({ reporter: `r${n}`, region: THERE }, away([`k${n}`]), big);
+    }
+    memory.reported({ reporter: 'r0', region: THERE }, away([], { gone: ['k0'] }), big);
+    expect(memory.find('k0', LIMITS, 1_000)).not.toBeNull();
+    memory.reported({ reporter: 'r5', region: THERE }, away([], { gone: ['k5'] }), big);
+    expect(memory.find('k5', LIMITS, 1_000)).toBeNull();
+  });
+
   test('is bounded', () => {
     const memory = new ConversationMemory();
     memory.reported(by, away(['a', 'b', 'c', 'd', 'e']), at(1_000));

@@ -28,6 +28,9 @@ export interface Dwelling {
 /** Ends of turns that are looked up, from the last on: a client that edits its history keeps its beginning. */
 export const TURNS_LOOKED_UP = 8;
 
+/** Routers of regions of which is known what they told: each process has a name of its own. */
+const REPORTERS_MAX = 1_024;
+
 /** A bounded memory by key; the least recently noted goes first. */
 class Memory {
   readonly #entries = new Map<string, Dwelling>();
@@ -79,7 +82,7 @@ export interface AffinityLimits {
 export class ConversationMemory {
   readonly #own = new Memory();
   readonly #away = new Memory();
-  /** Which reporter (a link of a region) has told of which keys. */
+  /** Which reporter (a router of a region) has told of which keys; the one that has spoken last is last. */
   readonly #told = new Map<string, Set<string>>();
 
   /** Conversations of which this router knows: sent by itself, told by regions. */
@@ -108,8 +111,7 @@ export class ConversationMemory {
   ): void {
     const { reporter, region } = by;
     if (report.snapshot) this.#forget(reporter);
-    const told = this.#told.get(reporter) ?? new Set();
-    this.#told.set(reporter, told);
+    const told = this.#toldBy(reporter);
     for (const key of report.gone) {
       if (told.delete(key)) this.#drop(key, region);
     }
@@ -125,9 +127,16 @@ export class ConversationMemory {
     }
   }
 
-  /** A reporter is gone for good: what it told stays until others say otherwise or it lapses, but its list is closed. */
-  closed(reporter: string): void {
+  /** Of a reporter that has long said nothing the list is closed: what it told lapses by itself. */
+  #toldBy(reporter: string): Set<string> {
+    const told = this.#told.get(reporter) ?? new Set();
     this.#told.delete(reporter);
+    this.#told.set(reporter, told);
+    if (this.#told.size > REPORTERS_MAX) {
+      const [silent] = this.#told.keys();
+      if (silent !== undefined) this.#told.delete(silent);
+    }
+    return told;
   }
 
   #forget(reporter: string): void {
