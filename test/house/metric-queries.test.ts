@@ -8,6 +8,7 @@ import {
   METRICS as ROUTER,
   METRICS_PREFIX as ROUTER_PREFIX,
 } from '../../router/regional/metrics.ts';
+import { METRICS as GLOBAL, METRICS_PREFIX as GLOBAL_PREFIX } from '../../router/global/metrics.ts';
 import { OUTCOMES } from '../../router/gateway/request-log.ts';
 import { DECISION_KINDS, DECISION_REASONS } from '../../shared/model/decision.ts';
 import { DEGRADED_REASONS, PHASES } from '../../shared/model/phase.ts';
@@ -45,6 +46,7 @@ const OF_THE_TARGET = ['job', 'instance', 'namespace', 'pod'];
 const known = new Map<string, readonly string[]>();
 const closed = new Map<string, readonly string[]>();
 list(ROUTER_PREFIX, ROUTER, []);
+list(GLOBAL_PREFIX, GLOBAL, []);
 list(AGENT_PREFIX, AGENT, ['pool']);
 
 function list(prefix: string, metrics: readonly MetricDefinition[], more: readonly string[]): void {

@@ -9,6 +9,7 @@ import {
   METRICS as ROUTER,
   METRICS_PREFIX as ROUTER_PREFIX,
 } from '../../router/regional/metrics.ts';
+import { METRICS as GLOBAL, METRICS_PREFIX as GLOBAL_PREFIX } from '../../router/global/metrics.ts';
 import { ABORT_STAGES, OUTCOMES } from '../../router/gateway/request-log.ts';
 import type { AttemptResult, FaultCause } from '../../router/policy/attempt-result.ts';
 import { fleetSchema } from '../../shared/config/schema.ts';
@@ -78,10 +79,11 @@ describe('log lines', () => {
   });
 
   it('have codes that can be looked up, but where a method passes on what its callers say', () => {
-    const passing = ['agent/kv-events.ts', 'agent/start.ts', 'router/regional/shell.ts'];
+    const shells = ['global', 'regional'].map((tier) => `router/${tier}/shell.ts`);
+    const others = ['agent/kv-events.ts', 'agent/start.ts', 'shared/runtime/link-client.ts'];
     const files = logCodes().unreadable.map((call) => call.split(':')[0] ?? '');
-    expect(sorted(files)).toEqual(sorted([...passing, 'shared/runtime/link-client.ts']));
-    expect(files).toHaveLength(4);
+    expect(sorted(files)).toEqual(sorted([...shells, ...others]));
+    expect(files).toHaveLength(5);
   });
 
   it('are all in the runbook, and nothing else', () => {
@@ -124,6 +126,7 @@ describe.each(['runbook.md', 'deploy.md'])('docs/%s', (file) => {
   it('names metrics that exist', () => {
     const known = [
       ...ROUTER.map(({ name }) => ROUTER_PREFIX + name),
+      ...GLOBAL.map(({ name }) => GLOBAL_PREFIX + name),
       ...AGENT.map(({ name }) => AGENT_PREFIX + name),
     ];
     const named = Array.from(text.matchAll(/`(spillway_\w+)/g), ([, name = '']) => name);
