@@ -43,7 +43,12 @@ const router = await startRegionalRouter(
     ...{ clock: systemClock, timers: systemTimers, random: processRandom() },
     log: createLog({ level: 'silent', readable: false }),
   },
-  { sources: { clients: source, tier: null }, metrics: UNCOUNTED, linkPorts: () => [links] },
+  {
+    sources: { clients: source, tier: null },
+    metrics: UNCOUNTED,
+    linkPorts: () => [links],
+    claim: () => Promise.resolve(null),
+  },
 );
 
 const look = setInterval(() => {

@@ -41,8 +41,8 @@ class FakeWorker implements CrewProcess {
     socket.end('here');
   }
 
-  tell({ ports }: { readonly ports: readonly number[] }): void {
-    this.ports.push(ports);
+  tell(message: Parameters<CrewProcess['tell']>[0]): void {
+    if (message.kind === 'ports') this.ports.push(message.ports);
   }
 
   order(order: Order): Promise<never> {

@@ -16,6 +16,7 @@ import {
   type Answers,
   type FromWorker,
   type Order,
+  type ToWorker,
   type WorkerStart,
 } from '../../router/regional/workers/messages.ts';
 import type { Handed, Taker } from './acceptor.ts';
@@ -143,6 +144,11 @@ export class ProcessCrew implements Crew {
     });
     await Promise.all(left.map(({ whenGone }) => whenGone));
     cancel();
+  }
+
+  /** What it has claimed; one that is gone meanwhile needs no answer. */
+  answer(number: number, claimed: Extract<ToWorker, { kind: 'claimed' }>): void {
+    this.#seats[number - 1]?.process?.tell(claimed);
   }
 
   members(): readonly Member[] {

@@ -9,6 +9,7 @@ import type { Serializable } from 'node:child_process';
 import { FleetError } from '../../shared/errors.ts';
 import { MetricsJournal } from '../../shared/runtime/metrics-journal.ts';
 import type { MetricName } from '../../router/regional/metrics.ts';
+import type { SeenRefusal } from '../../router/gateway/seen-attempts.ts';
 import type { RunningRouter } from '../../router/regional/start.ts';
 import {
   PROBE_ANSWER,
@@ -32,6 +33,8 @@ class Worker {
   /** Never where it cannot start: its parent ends it then. */
   readonly #started = Promise.withResolvers<RunningRouter>();
   readonly #takes = new Map<HandedListener, (socket: Socket) => void>();
+  readonly #claims = new Map<number, (why: SeenRefusal | null) => void>();
+  #claimed = 0;
   #linkPorts: readonly number[] = [];
   #ended = 0;
   #signalled = false;
@@ -62,6 +65,10 @@ class Worker {
         return void handle?.on('error', () => undefined).end(PROBE_ANSWER);
       case 'ports':
         this.#linkPorts = message.ports;
+        return;
+      case 'claimed':
+        this.#claims.get(message.id)?.(message.why);
+        this.#claims.delete(message.id);
     }
   }
 
@@ -155,6 +162,7 @@ class Worker {
       },
       metrics: journal,
       linkPorts: () => this.#linkPorts,
+      claim: (attempt) => this.#claim(attempt),
     });
     this.#router = router;
     if (marked) router.mark(true);
@@ -162,6 +170,16 @@ class Worker {
     systemTimers.every(BEAT_MS, () => this.#beat());
     this.#beat();
     return { linksPort: router.linksPort };
+  }
+
+  /** Asks the parent, which knows what all workers have let in. */
+  #claim(attempt: string): Promise<SeenRefusal | null> {
+    this.#claimed += 1;
+    const id = this.#claimed;
+    return new Promise((resolve) => {
+      this.#claims.set(id, resolve);
+      post({ kind: 'claim', id, attempt });
+    });
   }
 
   #source(on: HandedListener, port: number): ConnectionSource {

@@ -1,6 +1,7 @@
 // A router with workers: the parent's listeners, its processes, and what joins them.
 
 import type { RouterOptions, RouterReloadable } from '../../router/regional/options.ts';
+import { SeenAttempts } from '../../router/gateway/seen-attempts.ts';
 import type { HandedListener } from '../../router/regional/workers/messages.ts';
 import { workerShare } from '../../router/regional/workers/shares.ts';
 import { WorkersParent } from '../../router/regional/workers/parent.ts';
@@ -33,6 +34,8 @@ export async function startWorkers(
   if (admin === null) throw new Error('workers need a listener for operators');
   let clientsPort = clients.port;
   let tierPort = tier?.port ?? null;
+  // A context that one worker has let in is used up for all.
+  const seen = new SeenAttempts();
   const crew = new ProcessCrew({
     ...{ count, clock: runtime.clock, timers: runtime.timers, log: runtime.log, drainMs },
     linksPortOf: (number) => workerLinkPort(links.port, number),
@@ -52,6 +55,10 @@ export async function startWorkers(
       onMessage: (number, message) => {
         if (message.kind === 'journal') parent.journal(number, message.entries);
         else if (message.kind === 'beat') parent.beat(number, message.beat);
+        else if (message.kind === 'claim') {
+          const why = seen.use(message.attempt, runtime.clock.wallMs());
+          crew.answer(number, { kind: 'claimed', id: message.id, why });
+        }
       },
       onEnded: (number, died) => parent.ended(number, died),
       onUp: () => {

@@ -46,7 +46,7 @@ export interface CrewProcess extends Taker {
   readonly whenGone: Promise<WorkerEnd>;
   /** A connection for `PROBE_ANSWER`. */
   probe(socket: Socket): void;
-  tell(message: Extract<ToWorker, { kind: 'ports' }>): void;
+  tell(message: Extract<ToWorker, { kind: 'ports' | 'claimed' }>): void;
   order(order: Order, timeoutMs: number): Promise<Answers[keyof Answers]>;
   kill(): void;
 }
@@ -116,7 +116,7 @@ export class WorkerProcess implements CrewProcess {
     this.#post({ kind: 'probe' }, socket);
   }
 
-  tell(message: Extract<ToWorker, { kind: 'ports' }>): void {
+  tell(message: Extract<ToWorker, { kind: 'ports' | 'claimed' }>): void {
     this.#post(message);
   }
 

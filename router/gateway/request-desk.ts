@@ -186,7 +186,7 @@ export class RequestDesk<
   private async read(route: ApiRoute | null, call: Call, hold: BodyHold): Promise<OpenAiRequest> {
     const { limits } = this.reloadable;
     const bytes = await readJsonBody(call, hold, limits);
-    call.tier?.checkBody(bytes);
+    if (call.tier !== null) await call.tier.settle(bytes);
     return this.parse(route, bytes, call.tenant);
   }
 

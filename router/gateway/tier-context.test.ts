@@ -2,8 +2,11 @@ import { createHmac } from 'node:crypto';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { RegionId, RouterId } from '../../shared/model/ids.ts';
+import { KEPT_MS } from './seen-attempts.ts';
 import {
+  CLOCK_MS,
   ContextDoor,
+  LIFE_MS,
   isBody,
   signContext,
   type BoundTo,
@@ -47,6 +50,10 @@ function forged(header: object, claims: object): string {
 function claimsOf(token: string): object {
   return JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as object;
 }
+
+test('attempts are remembered for as long as a context of theirs could be used', () => {
+  expect(KEPT_MS).toBe(LIFE_MS + 2 * CLOCK_MS);
+});
 
 describe('a signed context', () => {
   let door: ContextDoor;

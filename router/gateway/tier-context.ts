@@ -3,8 +3,7 @@
 //   form       a JWS in its compact form, HS256 and no other; `kid` names the key of the pair of tiers
 //   good for   one region, one method and path, one body, one attempt, LIFE_MS from when it was made
 //   clocks     wall clocks of two machines may be CLOCK_MS apart; further is refused, and which way is said
-//   replay     an attempt that was seen is refused until it has expired. As many are remembered as can come in that time;
-//              beyond the bound every new one is refused: a forgotten id is a replay let in
+//   replay     an attempt that was seen is refused until it has expired
 //
 // The body is checked when it has come; all else before a byte of it is read.
 
@@ -12,12 +11,12 @@ import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import type { RegionId, RouterId } from '../../shared/model/ids.ts';
 import { MAX_KEY } from '../../shared/protocol/limits.ts';
+import { SeenAttempts } from './seen-attempts.ts';
 
 export const LIFE_MS = 30_000;
 export const CLOCK_MS = 5_000;
 /** A longer token is none of ours, and is not read. */
 const MAX_TOKEN_LENGTH = 8_192;
-const SEEN_MAX = 1_000_000;
 const ZONES_MAX = 64;
 /** A hundred years: no conversation is older. */
 const AWAY_FOR_MAX_MS = 3.2e12;
@@ -124,10 +123,7 @@ export function signContext(
 export class ContextDoor {
   readonly #region: RegionId;
   #keys: ReadonlyMap<string, string>;
-  /** Ids of the last life and of the one before: together all that have not expired. */
-  #seen = new Set<string>();
-  #seenBefore = new Set<string>();
-  #turnedMs = Number.NEGATIVE_INFINITY;
+  readonly #seen = new SeenAttempts();
 
   constructor(region: RegionId, keys: readonly TierKey[]) {
     this.#region = region;
@@ -182,20 +178,7 @@ export class ContextDoor {
     if (exp * 1_000 + CLOCK_MS <= wallMs || exp - iat > LIFE_MS / 1_000 + 1e-6) return 'expired';
     if (iat * 1_000 - CLOCK_MS > wallMs) return 'clock_ahead';
     if (claims.method !== asked.method || claims.path !== asked.path) return 'other_request';
-    return this.#remember(claims.jti, wallMs);
-  }
-
-  /** A clock that is set back only makes ids be kept for longer. */
-  #remember(id: string, wallMs: number): 'replayed' | 'too_many' | null {
-    if (wallMs - this.#turnedMs > LIFE_MS + 2 * CLOCK_MS) {
-      this.#seenBefore = this.#seen;
-      this.#seen = new Set();
-      this.#turnedMs = wallMs;
-    }
-    if (this.#seen.has(id) || this.#seenBefore.has(id)) return 'replayed';
-    if (this.#seen.size >= SEEN_MAX) return 'too_many';
-    this.#seen.add(id);
-    return null;
+    return this.#seen.use(claims.jti, wallMs);
   }
 }
 

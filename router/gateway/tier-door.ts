@@ -4,6 +4,8 @@
 //          may be served in, by the context and by this region's own rules: what should never have come here is refused,
 //          whoever sent it
 //   body   must be the one that the context was made for, as soon as it has come
+//   once   where several processes serve one listener, another one may have let the same context in: whoever knows is
+//          asked while the body comes
 //
 // Refused is answered as a fault of the tier that sent it (401, 421), never as one of its client's. Each is counted by its
 // reason, and said in the log once a minute: it is a mistake of an operator's, a clock, or an attack.
@@ -14,6 +16,7 @@ import type { Logger } from '../../shared/runtime/log.ts';
 import { mayReside, type Residency } from '../policy/region-filter.ts';
 import { certified, type CertificateRules, type Door } from './client-door.ts';
 import type { Call } from './http-listener.ts';
+import type { SeenRefusal } from './seen-attempts.ts';
 import {
   CONTEXT_REFUSALS,
   isBody,
@@ -35,13 +38,15 @@ export type TierRefusal = (typeof TIER_REFUSALS)[number];
 /** What the tier before says of a request. */
 export interface TierCall {
   readonly context: TierContext;
-  /** Throws `FleetError` where the body is not the one that the context was made for. */
-  readonly checkBody: (body: Uint8Array) => void;
+  /** Rejects with `FleetError` where the body is not the one that the context was made for, or another process let it in. */
+  readonly settle: (body: Uint8Array) => Promise<void>;
 }
 
 export interface TierDoorOptions {
   readonly region: RegionId;
   readonly contexts: ContextDoor;
+  /** Says whether an attempt is the first of its name in all processes of the listener. Absent: there is one process. */
+  readonly claim?: ((attempt: string) => Promise<SeenRefusal | null>) | undefined;
   /** Whether this region's own rules keep a tenant out. */
   readonly keepsOut: (tenant: string) => boolean;
   readonly clock: { readonly wallMs: () => number; readonly nowMs: () => number };
@@ -63,15 +68,17 @@ export function openTierDoor(options: TierDoorOptions): Door {
     const residency = context.context.residency as Residency | null;
     const allowed = mayReside(options.region, residency) && !options.keepsOut(tenant);
     if (!allowed) throw refusals.refuse('residency', call, { from, tenant });
-    const { bodySha256 } = context;
-    const checkBody = (body: Uint8Array): void => {
-      if (!isBody(body, bodySha256)) throw refusals.refuse('other_body', call, { from });
+    const claimed = options.claim?.(context.context.attempt) ?? null;
+    const settle = async (body: Uint8Array): Promise<void> => {
+      if (!isBody(body, context.bodySha256)) throw refusals.refuse('other_body', call, { from });
+      const why = await claimed;
+      if (why !== null) throw refusals.refuse(why, call, { from });
     };
     return {
       client: from,
       // The tier before has looked at its models.
       tenant: { name: tenant, saltGroup, residency, models: null, refusal: null },
-      tier: { context: context.context, checkBody },
+      tier: { context: context.context, settle },
     };
   };
 }

@@ -17,6 +17,7 @@ import { clientRoutes } from '../gateway/client-routes.ts';
 import { RegionalCore } from './core.ts';
 import { drainRoutes } from '../gateway/drain-routes.ts';
 import { explanation, type Explainable } from '../gateway/explanation.ts';
+import type { SeenRefusal } from '../gateway/seen-attempts.ts';
 import { ContextDoor } from '../gateway/tier-context.ts';
 import { openTierDoor } from '../gateway/tier-door.ts';
 import { servedModels } from './served-models.ts';
@@ -68,6 +69,8 @@ export interface WorkerPart {
   readonly metrics: Metrics<MetricName>;
   /** Link ports of all workers, in their order. */
   readonly linkPorts: () => readonly number[];
+  /** Whether an attempt of a global router's is the first of its name among all workers; null: it is. */
+  readonly claim: (attempt: string) => Promise<SeenRefusal | null>;
 }
 
 const DRAIN_DEFAULTS: DrainOptions = { acceptMs: 0, drainMs: 900_000 };
@@ -292,6 +295,7 @@ class RegionalRouter implements RunningRouter {
     return openTierDoor({
       region: this.options.region as RegionId,
       contexts: this.contexts,
+      claim: this.worker?.claim,
       keepsOut: (tenant) => this.tenants.keepsOut(tenant),
       clock,
       log,

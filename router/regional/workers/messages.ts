@@ -4,6 +4,7 @@
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { JournalEntry } from '../../../shared/runtime/metrics-journal.ts';
 import type { Explainable } from '../../gateway/explanation.ts';
+import type { SeenRefusal } from '../../gateway/seen-attempts.ts';
 import type { MetricName } from '../metrics.ts';
 import type { RouterOptions, RouterReloadable } from '../options.ts';
 import type { Beat } from '../start.ts';
@@ -55,7 +56,9 @@ export type ToWorker =
   /** Comes with a connection, to be answered on it with `PROBE_ANSWER` and closed. */
   | { readonly kind: 'probe' }
   /** Link ports of all workers, in their order. */
-  | { readonly kind: 'ports'; readonly ports: readonly number[] };
+  | { readonly kind: 'ports'; readonly ports: readonly number[] }
+  /** Whether the attempt that it claimed is the first of its name among all workers; null: it is. */
+  | { readonly kind: 'claimed'; readonly id: number; readonly why: SeenRefusal | null };
 
 export const PROBE_ANSWER = 'here';
 
@@ -80,5 +83,7 @@ export type FromWorker =
   | { readonly kind: 'journal'; readonly entries: readonly JournalEntry<MetricName>[] }
   /** Connections taken over, and connections that have ended, since the last time. */
   | { readonly kind: 'connections'; readonly taken: number; readonly ended: number }
+  /** It would let this attempt of a global router's in: answered by `claimed`. */
+  | { readonly kind: 'claim'; readonly id: number; readonly attempt: string }
   /** It was asked to end by a signal of its own. */
   | { readonly kind: 'signalled' };
