@@ -13,7 +13,7 @@ const KEY_CHARACTERS_MIN = 32;
 const PREFIX = 'sk-spillway-';
 
 const EXAMPLES = `
-The key goes to the client, the hash into router.clients.keys of fleet.yaml. The key is shown once and
+The key goes to the client, the hash into router.clients.keys of fleet.yaml, or below its tenant. The key is shown once and
 kept nowhere.
 
 Examples:
@@ -33,7 +33,7 @@ export function keyCommand(): Command {
       console.log(`key:   ${key}`);
       console.log(`hash:  ${hashOf(key)}`);
       console.log(
-        `\nfleet.yaml, under router.clients.keys:\n  - { name: ${yaml(name)}, hash: '${hashOf(key)}' }`,
+        `\nfleet.yaml, under router.clients.keys or the keys of a tenant:\n  - { name: ${yaml(name)}, hash: '${hashOf(key)}' }`,
       );
     });
   command
