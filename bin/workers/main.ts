@@ -9,7 +9,6 @@ import type { Serializable } from 'node:child_process';
 import { FleetError } from '../../shared/errors.ts';
 import { MetricsJournal } from '../../shared/runtime/metrics-journal.ts';
 import type { MetricName } from '../../router/regional/metrics.ts';
-import type { SeenRefusal } from '../../router/gateway/seen-attempts.ts';
 import type { RunningRouter } from '../../router/regional/start.ts';
 import {
   PROBE_ANSWER,
@@ -28,12 +27,14 @@ import { processRuntime } from '../cli/process.ts';
 
 const BEAT_MS = 1_000;
 
+type Claimed = Extract<ToWorker, { kind: 'claimed' }>;
+
 class Worker {
   #router: RunningRouter | null = null;
   /** Never where it cannot start: its parent ends it then. */
   readonly #started = Promise.withResolvers<RunningRouter>();
   readonly #takes = new Map<HandedListener, (socket: Socket) => void>();
-  readonly #claims = new Map<number, (why: SeenRefusal | null) => void>();
+  readonly #claims = new Map<number, (why: Claimed['why']) => void>();
   #claimed = 0;
   #linkPorts: readonly number[] = [];
   #ended = 0;
@@ -173,7 +174,7 @@ class Worker {
   }
 
   /** Asks the parent, which knows what all workers have let in. */
-  #claim(attempt: string): Promise<SeenRefusal | null> {
+  #claim(attempt: string): Promise<Claimed['why']> {
     this.#claimed += 1;
     const id = this.#claimed;
     return new Promise((resolve) => {

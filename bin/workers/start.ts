@@ -1,7 +1,6 @@
 // A router with workers: the parent's listeners, its processes, and what joins them.
 
 import type { RouterOptions, RouterReloadable } from '../../router/regional/options.ts';
-import { SeenAttempts } from '../../router/gateway/seen-attempts.ts';
 import type { HandedListener } from '../../router/regional/workers/messages.ts';
 import { workerShare } from '../../router/regional/workers/shares.ts';
 import { WorkersParent } from '../../router/regional/workers/parent.ts';
@@ -34,8 +33,6 @@ export async function startWorkers(
   if (admin === null) throw new Error('workers need a listener for operators');
   let clientsPort = clients.port;
   let tierPort = tier?.port ?? null;
-  // A context that one worker has let in is used up for all.
-  const seen = new SeenAttempts();
   const crew = new ProcessCrew({
     ...{ count, clock: runtime.clock, timers: runtime.timers, log: runtime.log, drainMs },
     linksPortOf: (number) => workerLinkPort(links.port, number),
@@ -56,8 +53,8 @@ export async function startWorkers(
         if (message.kind === 'journal') parent.journal(number, message.entries);
         else if (message.kind === 'beat') parent.beat(number, message.beat);
         else if (message.kind === 'claim') {
-          const why = seen.use(message.attempt, runtime.clock.wallMs());
-          crew.answer(number, { kind: 'claimed', id: message.id, why });
+          const { id, attempt } = message;
+          crew.answer(number, { kind: 'claimed', id, why: parent.claim(attempt) });
         }
       },
       onEnded: (number, died) => parent.ended(number, died),

@@ -5,6 +5,7 @@
 //   status     is asked of each worker when somebody looks; one that does not answer in time stands with what it said
 //              last, and is named
 //   readiness  goes by what the workers say by themselves every second
+//   contexts   that global routers sign are good once: it knows what each worker has let in
 
 import { ERRORS, FleetError } from '../../../shared/errors.ts';
 import { randomHex } from '../../../shared/runtime/entropy.ts';
@@ -18,6 +19,7 @@ import { adminRoutes } from '../../gateway/admin-routes.ts';
 import { openDoor } from '../../gateway/client-door.ts';
 import { drainRoutes, type DrainState } from '../../gateway/drain-routes.ts';
 import type { Explainable } from '../../gateway/explanation.ts';
+import { SeenAttempts, type SeenRefusal } from '../../gateway/seen-attempts.ts';
 import { startHttpListener, type Call, type HttpListener } from '../../gateway/http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../metrics.ts';
 import type { Listen } from '../../gateway/gateway-options.ts';
@@ -63,6 +65,8 @@ export class WorkersParent {
   private readonly metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
   private readonly gaugeRows = new GaugeRows(METRICS);
   private readonly gone = new GoneTotals();
+  /** A context that one worker has let in is used up for all. */
+  private readonly seen = new SeenAttempts();
   private readonly budget: BodyBudget;
   private readonly tls: RegionalTls;
   private readonly beats = new Map<number, Heard>();
@@ -120,6 +124,11 @@ export class WorkersParent {
     this.last.delete(worker);
     if (last !== undefined) this.gone.add(last, this.deps.runtime.clock.nowMs());
     if (died) this.metrics.add('worker_deaths_total', { worker: String(worker) });
+  }
+
+  /** A worker would let an attempt of a global router's in; null: it is the first that would. */
+  claim(attempt: string): SeenRefusal | null {
+    return this.seen.use(attempt, this.deps.runtime.clock.wallMs());
   }
 
   /** A connection that no worker could take. */
