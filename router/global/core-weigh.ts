@@ -210,7 +210,7 @@ function pauseOf(state: GlobalState, { pause }: RegionPool, priority: number): n
   return pause.untilMs;
 }
 
-/** The least round trip; the first in the configuration of those that nobody has measured. */
+/** The least distance; the first in the configuration of those that nobody has measured. */
 function nearest(places: readonly Place[]): Place | null {
   let best: Place | null = null;
   for (const place of places) {
@@ -220,7 +220,7 @@ function nearest(places: readonly Place[]): Place | null {
 }
 
 function rttOf({ region }: Place): number {
-  return region.rtt.valueMs ?? Number.POSITIVE_INFINITY;
+  return region.rtt.distanceMs ?? Number.POSITIVE_INFINITY;
 }
 
 function chainTokens(chain: PromptChain, perToken: number): number {

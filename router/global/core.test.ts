@@ -22,6 +22,21 @@ describe('a new conversation', () => {
     expect(kindOf(rig.arrive({ tenant: 'e' }))).toEqual(['send', 'only_region', 'eu']);
   });
 
+  test('stays with one of two regions that are as near, however their round trips waver', () => {
+    const rig = new GlobalRig({ regions: [JP, SG] });
+    rig.join('jp', 10);
+    rig.join('sg', 10.5);
+    for (let n = 0; n < 200; n += 1) {
+      rig.pass(1_000);
+      for (const region of ['jp', 'sg'] as RegionId[]) {
+        rig.report(region);
+        rig.handle({ kind: 'rtt', region, rttMs: 10 + ((n * 7 + region.length) % 13) / 10 });
+      }
+      rig.handle({ kind: 'rtt', region: (n < 100 ? 'jp' : 'sg') as RegionId, rttMs: 9.9 });
+      expect(attemptIn(rig.arrive()).region).toBe('jp');
+    }
+  });
+
   test('stays home however much cheaper abroad looks, while the gate is closed', () => {
     const rig = asia();
     for (let n = 0; n < 20; n += 1) {

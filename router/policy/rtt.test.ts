@@ -25,3 +25,17 @@ test('what accepts connections on the way does not make a region near, nor does 
   rtt.note(70, 'connection', 62_000);
   expect(rtt.valueMs).toBe(70);
 });
+
+test('a distance changes with a round trip that is another one, not with one that wavers', () => {
+  const rtt = new RegionRtt();
+  const at = (rttMs: number, nowMs: number): number | null => {
+    rtt.note(rttMs, 'link', nowMs);
+    rtt.note(rttMs, 'connection', nowMs);
+    return rtt.distanceMs;
+  };
+  expect(rtt.distanceMs).toBeNull();
+  expect(at(300, 0)).toBe(300);
+  expect(at(20, 10)).toBe(20);
+  expect(at(18.5, 20)).toBe(20);
+  expect(at(15, 30)).toBe(15);
+});

@@ -4,8 +4,12 @@
 //            distance, and which region is home does not change with the load
 //   greater  of the two kinds: whatever accepts connections on the way (a balancer, a sidecar) makes the region seem as near
 //            as itself, and nothing makes both kinds shorter
+//   distance what it was when it last changed by more than a fifth and two ms: of two regions that are as near, one stays
+//            home
 
 const WINDOW_MS = 30_000;
+const CHANGED_RATIO = 0.2;
+const CHANGED_MS = 2;
 
 /** On what a round trip was measured: a ping on a link, or the opening of a connection for requests. */
 export type RttOver = 'link' | 'connection';
@@ -13,8 +17,20 @@ export type RttOver = 'link' | 'connection';
 export class RegionRtt {
   readonly #least = { link: new LeastRtt(), connection: new LeastRtt() };
 
+  #distanceMs: number | null = null;
+
   note(rttMs: number, over: RttOver, nowMs: number): void {
     this.#least[over].note(rttMs, nowMs);
+    const now = this.valueMs;
+    const before = this.#distanceMs;
+    if (now === null) return;
+    const least = Math.max(CHANGED_MS, CHANGED_RATIO * (before ?? 0));
+    if (before === null || Math.abs(now - before) > least) this.#distanceMs = now;
+  }
+
+  /** ms, by which regions are told apart; null where none was measured. */
+  get distanceMs(): number | null {
+    return this.#distanceMs;
   }
 
   /** ms; null where none was measured. */
