@@ -52,7 +52,8 @@ export function poolReport(
     kvRoomTokens: roomTokens(state, pool, ready),
     pending: pendingOf(pool),
     models,
-    tiers: pool.config.tiers ?? [],
+    // Replicas name none; a region's are in the global routers' configuration.
+    tiers: [],
     queuedPrefillMs: queue.prefillMs,
     queuedRequests: queue.size,
     oldestQueuedMs: oldestMs === null ? null : Math.max(0, state.nowMs - oldestMs),

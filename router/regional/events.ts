@@ -90,8 +90,6 @@ export interface PoolConfig {
   readonly models: readonly string[];
   /** Public name → engine's name. */
   readonly aliases: Readonly<Record<string, string>>;
-  /** Tiers of tenants that its replicas are for, as the global tier knows them. Absent: none is named. */
-  readonly tiers?: readonly string[];
 }
 
 export interface RegionalCoreConfig {
