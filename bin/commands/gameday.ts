@@ -4,6 +4,7 @@
 import { Command, Option } from 'commander';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { loadOrExplain } from '../cli/configuration.ts';
+import { setOption, setOverlays } from '../cli/options.ts';
 import { processLog, processRuntime } from '../cli/process.ts';
 import { UsageError } from '../cli/usage-error.ts';
 import { Stage } from '../demo/stage.ts';
@@ -21,13 +22,15 @@ Scenes: ${NAMES.join(', ')}.
 Examples:
   $ spillway gameday --demo
   $ spillway gameday --demo --scene residency
-  $ spillway gameday --at http://127.0.0.1:8080 --scene hot`;
+  $ spillway gameday --at http://127.0.0.1:8080 --scene hot
+  $ spillway gameday --demo --scene hot --set global.routing.spillCeilingRatio=0   it must differ`;
 
 interface Flags {
   readonly demo: boolean;
   readonly at?: string;
   readonly scene?: string;
   readonly pid?: string;
+  readonly set?: readonly string[];
 }
 
 export function gamedayCommand(): Command {
@@ -37,6 +40,7 @@ export function gamedayCommand(): Command {
     .addOption(new Option('--at <url>', 'against a demo that runs: where its clients connect'))
     .addOption(new Option('--scene <name>', 'one scene alone').choices(NAMES))
     .addOption(new Option('--pid <pid>', 'with --at: the process of the region that is killed'))
+    .addOption(setOption())
     .addHelpText('after', EXAMPLES)
     .action(async (flags: Flags) => {
       if (flags.demo === (flags.at !== undefined)) throw new UsageError('give --demo or --at');
@@ -45,12 +49,13 @@ export function gamedayCommand(): Command {
     });
 }
 
-async function run({ at, pid }: Flags, scenes: readonly Scene[]): Promise<boolean> {
+async function run({ at, pid, set = [] }: Flags, scenes: readonly Scene[]): Promise<boolean> {
   const quiet = { path: ['log', 'level'], value: 'error', source: 'gameday' };
   const runtime = processRuntime(processLog(loadOrExplain(null, [quiet]).log));
   const startMs = runtime.clock.nowMs();
   if (at !== undefined) return play(scenes, running(at, pid ?? null), { runtime, startMs });
-  const options = { port: 0, replicas: 2, overlays: [quiet], say: console.log };
+  const overlays = [quiet, ...setOverlays(set)];
+  const options = { port: 0, replicas: 2, overlays, say: console.log };
   const stage = new Stage(options, runtime);
   try {
     console.log('three regions are loading …');

@@ -255,7 +255,7 @@ function trafficOf(
 
 /** Where each was served, or why not. */
 function placesOf(sent: readonly Sent[]): string[] {
-  return sent.map(({ answer }) => (answer.status === 200 ? (answer.region ?? '?') : said(answer)));
+  return sent.map(({ answer }) => answer.region ?? said(answer));
 }
 
 /** `200 frankfurt`, `403 residency_violation`. */
