@@ -35,6 +35,16 @@ describe('a conversation', () => {
     expect(kindOf(rig.arrive({ prompts: [turnsOf(7, 3)] }))).toEqual(['send', 'home', 'jp']);
   });
 
+  test('whose last turns nobody knows is found by an earlier one', () => {
+    const rig = asia();
+    const here = [{ key: 't/7@4000', tokens: 2_000, idleMs: 0, awayForMs: 0 }];
+    rig.say('sg', { kind: 'away', snapshot: true, here, gone: [] });
+    expect(attemptIn(rig.arrive({ prompts: [turnsOf(7, 5)] })).region).toBe('sg');
+    // Eight ends are looked up.
+    expect(attemptIn(rig.arrive({ prompts: [turnsOf(7, 9)] })).region).toBe('sg');
+    expect(attemptIn(rig.arrive({ prompts: [turnsOf(7, 10)] })).region).toBe('jp');
+  });
+
   test('that nobody knows lives at home, and does not pass the gate', () => {
     const rig = asia();
     expect(kindOf(rig.arrive({ prompts: [turnsOf(9, 4)] }))).toEqual(['send', 'home', 'jp']);
@@ -108,6 +118,26 @@ describe('a conversation', () => {
 
     test('never without credit', () => {
       expect(next(lives([600, 1_500, 1_500, 1_500], 0))).toEqual(['send', 'affinity', 'jp']);
+    });
+
+    test('never again within the dwell', () => {
+      const rig = lives([600, 1_500, 1_500, 1_500]);
+      expect(next(rig)).toEqual(['spill', 'moved', 'sg']);
+      const moved = rig.arrive({ prompts: [turnsOf(8, 1)] });
+      rig.end(attemptIn(moved).lease, COMPLETE);
+      // It came to Singapore a minute ago, and that is hot now.
+      const here = [{ key: 't/7@8000', tokens: 2_000, idleMs: 0, awayForMs: 60_000 }];
+      rig.say('sg', { kind: 'away', snapshot: true, here, gone: [] });
+      for (let n = 0; n < 60; n += 1) {
+        rig.pass(1_000);
+        rig.report('jp');
+        rig.grant('jp', 10_000);
+        rig.report('sg', { waitingPrefillMs: 6_000 });
+      }
+      const kinds = Array.from({ length: 12 }, () =>
+        kindOf(rig.arrive({ prompts: [turnsOf(7, 3)] })),
+      );
+      expect(new Set(kinds.map(String))).toEqual(new Set(['send,affinity,sg']));
     });
 
     test('never for less', () => {

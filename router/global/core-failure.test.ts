@@ -88,6 +88,33 @@ describe('a region that asks for time', () => {
     expect(kindOf(queued)).toEqual(['queue', 'all_paused', null]);
   });
 
+  test('gets no spill either, whatever credit it gave', () => {
+    const rig = asia({ settings: { spillIntervalMs: 10_000 } });
+    const regions = new Set<string>();
+    for (let n = 0; n < 100; n += 1) {
+      rig.pass(200);
+      if (n % 5 === 0) {
+        rig.report('jp', { waitingPrefillMs: 4_000 });
+        for (const region of ['sg', 'eu']) {
+          rig.report(region);
+          rig.grant(region, 1_000);
+        }
+      }
+      const attempt = attemptIn(rig.arrive());
+      // Singapore asks for time whenever it is asked for anything.
+      if (attempt.region === 'sg') {
+        expect(regions.has('sg')).toBe(false);
+        regions.add('sg');
+        const again = rig.end(attempt.lease, busy(60_000));
+        for (const each of attemptsIn(again)) rig.end(each.lease, COMPLETE);
+      } else {
+        regions.add(attempt.region);
+        rig.end(attempt.lease, COMPLETE);
+      }
+    }
+    expect(regions).toEqual(new Set(['jp', 'sg', 'eu']));
+  });
+
   test('is asked for what is more urgent than what it refused', () => {
     const rig = asia({ tenants: { t: tenantOf(['jp']) } });
     rig.end(attemptIn(rig.arrive({ priority: 5 })).lease, busy(2_000));

@@ -148,6 +148,28 @@ describe('a gate that is open', () => {
     expect(share > 0).toBe(grows);
   });
 
+  test('asks each router of a receiver for its part', () => {
+    const wanted = (routers: number): number => {
+      const rig = asia();
+      for (let k = 1; k < routers; k += 1) rig.up('sg', `sg/${k}`);
+      const asked = new Map<string, number>();
+      for (let n = 0; n < 30; n += 1) {
+        const effects = rig.pass(200);
+        const sent = rig.arrive();
+        effects.push(...rig.end(attemptIn(sent).lease, COMPLETE));
+        effects.push(...rig.report('jp', { waitingPrefillMs: 4_000 }), ...rig.report('sg'));
+        for (let k = 1; k < routers; k += 1) effects.push(...rig.report(`sg/${k}`));
+        for (const effect of effects) {
+          if (effect.kind !== 'send' || effect.message.kind !== 'demand') continue;
+          if (effect.link.startsWith('sg')) asked.set(effect.link, effect.message.wantsMs);
+        }
+      }
+      expect(asked.size).toBe(routers);
+      return [...asked.values()].reduce((sum, each) => sum + each, 0);
+    };
+    expect(wanted(4) / wanted(1)).toBeCloseTo(1, 0);
+  });
+
   test('states what it wants and what it has spent, and says so when it wants nothing more', () => {
     const rig = asia({ settings: { spillIntervalMs: 10_000, spillDwellMs: 1_000 } });
     const demands: unknown[] = [];
@@ -229,6 +251,19 @@ describe('a change of policy', () => {
     });
     const fault = { kind: 'serverFault', cause: 'no_longer_allowed', detail: '' } as const;
     expect(kindOf(rig.end(first.lease, fault))).toEqual(['send', 'failover', 'eu']);
+  });
+
+  test('is charged to nobody: neither to the request nor to the region', () => {
+    const rig = asia({ tenants: { t: tenantOf(null) }, settings: { maxAttempts: 1 } });
+    const fault = { kind: 'serverFault', cause: 'no_longer_allowed', detail: '' } as const;
+    for (let n = 0; n < 5; n += 1) {
+      const first = attemptIn(rig.arrive());
+      rig.configure({ tenants: new Map([['t', tenantOf(['eu'])]]) });
+      const second = attemptIn(rig.end(first.lease, fault));
+      expect([first.region, second.region]).toEqual(['jp', 'eu']);
+      rig.end(second.lease, COMPLETE);
+      rig.configure({ tenants: new Map([['t', tenantOf(null)]]) });
+    }
   });
 
   test('leaves a stream alone that has begun', () => {
