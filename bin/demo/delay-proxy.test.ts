@@ -49,15 +49,15 @@ async function echo(): Promise<number> {
 async function proxyTo(target: number | null) {
   const timers = new Waiting();
   const proxy = new DelayProxy({ oneWayMs: 40, timers });
-  proxy.target = target;
   await proxy.listen();
+  if (target !== null) proxy.reaches(target);
   open.push(() => proxy.close());
   const socket = connect(proxy.port, '127.0.0.1');
   const state = { received: '', closed: false };
   socket.on('data', (piece: Buffer) => (state.received += piece.toString()));
   socket.on('close', () => (state.closed = true));
   socket.on('error', () => undefined);
-  return { timers, socket, state };
+  return { proxy, timers, socket, state };
 }
 
 describe('the distance to a region', () => {
@@ -89,8 +89,26 @@ describe('the distance to a region', () => {
     });
   });
 
-  it('has nobody behind it while the region is dead', async () => {
+  it('has nobody behind it before the region has come', async () => {
     const { state } = await proxyTo(null);
     await until(() => state.closed);
+  });
+
+  it('is refused while the region is dead, and leads to wherever it comes back', async () => {
+    const { proxy, timers } = await proxyTo(await echo());
+    proxy.loses();
+    const refused = connect(proxy.port, '127.0.0.1');
+    const [error] = (await once(refused, 'error')) as [NodeJS.ErrnoException];
+    expect(error.code).toBe('ECONNREFUSED');
+    proxy.reaches(await echo());
+    const again = connect(proxy.port, '127.0.0.1');
+    let received = '';
+    again.on('data', (piece: Buffer) => (received += piece.toString()));
+    again.write('x');
+    await until(() => {
+      timers.pass();
+      return received === 'x';
+    });
+    again.destroy();
   });
 });

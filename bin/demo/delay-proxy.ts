@@ -1,5 +1,6 @@
 // The distance to a region, in the demo: a TCP proxy that passes everything on `oneWayMs` later, in both directions. Nothing
-// of it is read. Who is behind it may go and come back elsewhere; while nobody is, connections are closed as they come.
+// of it is read. Who is behind it may go and come back elsewhere; while it is gone, connections are refused as at a machine that
+// is down.
 
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Timers } from '../../shared/runtime/timers.ts';
@@ -17,7 +18,8 @@ export class DelayProxy {
   readonly #sockets = new Set<Socket>();
   readonly #server: Server;
   /** Port behind it, on this machine; null: nobody is there. */
-  target: number | null = null;
+  #target: number | null = null;
+  #port = 0;
 
   constructor(options: DelayOptions) {
     this.#options = options;
@@ -25,25 +27,41 @@ export class DelayProxy {
   }
 
   get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+    return this.#port;
+  }
+
+  /** Somebody is behind it from now on, at this port of this machine. */
+  reaches(target: number): void {
+    this.#target = target;
+    if (!this.#server.listening) this.#server.listen(this.#port, '127.0.0.1');
+  }
+
+  /** Nobody is behind it any more. */
+  loses(): void {
+    this.#target = null;
+    if (this.#server.listening) this.#server.close();
   }
 
   listen(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
-      this.#server.listen(0, '127.0.0.1', resolve);
+      this.#server.listen(0, '127.0.0.1', () => {
+        this.#port = (this.#server.address() as AddressInfo).port;
+        resolve();
+      });
     });
   }
 
   close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
+    if (!this.#server.listening) return Promise.resolve();
     return new Promise((resolve) => {
       this.#server.close(() => resolve());
     });
   }
 
   #join(near: Socket): void {
-    const { target } = this;
+    const target = this.#target;
     if (target === null) return void near.destroy();
     const far = connect({ port: target, host: '127.0.0.1', noDelay: true, allowHalfOpen: true });
     for (const socket of [near, far]) {

@@ -145,7 +145,7 @@ export class StageRegion {
   }
 
   start(linksPort: number): void {
-    this.links.target = linksPort;
+    this.links.reaches(linksPort);
     this.#fork();
   }
 
@@ -175,7 +175,7 @@ export class StageRegion {
     this.#child = child;
     child.once('message', (ports) => {
       this.#ports = ports as RegionPorts;
-      this.tier.target = this.#ports.tierPort;
+      this.tier.reaches(this.#ports.tierPort);
     });
     child.once('exit', (code, signal) => this.#gone(signal ?? `code ${code ?? '?'}`));
   }
@@ -183,7 +183,7 @@ export class StageRegion {
   #gone(how: string): void {
     this.#child = null;
     this.#ports = null;
-    this.tier.target = null;
+    this.tier.loses();
     if (this.ending) return;
     this.#options.say(`${this.name} has died (${how}); it is started again in 12 s`);
     this.#runtime.timers.after(COMES_BACK_MS, () => {

@@ -226,7 +226,7 @@ const lastRegion: Scene = {
     }
     const typed = answers.every(({ code, status }) => status === 503 || NO_REGION.includes(code));
     expects(
-      '"bank" is refused with a typed error (503 no_healthy_region; the first may be 502)',
+      '"bank" is refused with a typed error: 503 no_healthy_region, the first may be 502',
       counted(answers.map(said)),
       typed,
     );
