@@ -12,10 +12,6 @@ import { ARM, quantile, round, type Row } from './rows.ts';
 const BLOCK = 200;
 
 setFlagsFromString('--expose-gc');
-/** Compiled at the same call in every run, however busy the machine: what is compiled decides what is allocated. */
-export function compileInTurn(): void {
-  setFlagsFromString('--no-concurrent-recompilation');
-}
 const collect = runInNewContext('gc') as () => void;
 
 export interface Allocation {

@@ -12,8 +12,8 @@ test('more than the slack is worse, less is better, and a figure that is gone is
   expect(judged({})).toEqual([]);
   // One read a replica more of eight; a few objects.
   expect(judged({ targetReads: 108 })).toEqual([['targetReads', true]]);
-  expect(judged({ bytesPerDecision: 4_160 })).toEqual([['bytesPerDecision', true]]);
-  expect(judged({ bytesPerDecision: 4_120 })).toEqual([]);
+  expect(judged({ bytesPerDecision: 4_070 })).toEqual([['bytesPerDecision', true]]);
+  expect(judged({ bytesPerDecision: 4_060 })).toEqual([]);
   expect(judged({ targetReads: 50 })).toEqual([['targetReads', false]]);
   expect(differences([{ cell: '8x1k', arm: 'spillway', bytesPerDecision: 4_000 }], [ROW])).toEqual([
     { cell: '8x1k', figure: 'targetReads', baseline: 100, now: null, worse: true },
