@@ -10,7 +10,7 @@ import type {
   DecisionReason,
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
-import { keyOf } from '../policy/queue.ts';
+import { clampPriority, keyOf } from '../policy/queue.ts';
 import { othersQueue, shareInMs, type Asker } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
@@ -141,7 +141,10 @@ class Rules {
   }
 }
 
-/** What waits for KV room is told to nobody: it stands behind all that others tell of. */
+/**
+ * As old as the oldest that waits here: whichever tenant's turn it is then, the router's comes with that. What waits for
+ * KV room is told to nobody, and stands behind all that others tell of.
+ */
 function askerOf(
   state: RegionalState,
   { request, pool, arrivedMs }: RequestState,
@@ -150,7 +153,9 @@ function askerOf(
   const { priority } = request;
   if (pool.queue.get(request.id)?.held !== undefined) return { priority, key: null, isHome: false };
   const prefillMs = weighing.leastPrefill()?.prefillMs ?? 0;
-  const key = keyOf({ prefillMs, arrivedMs }, state.settings.ageCredit);
+  const own = keyOf({ prefillMs, arrivedMs }, state.settings.ageCredit);
+  const { topUnheld, leastKey } = pool.queue;
+  const key = topUnheld === clampPriority(priority) ? Math.min(own, leastKey ?? own) : own;
   return { priority, key, isHome: false };
 }
 

@@ -248,7 +248,10 @@ function plainDraw(
   const held = request.pool.queue.get(request.request.id)?.held !== undefined;
   const least = Math.min(...all.map(({ prefillMs }) => prefillMs));
   const { priority } = request.request;
-  const key = held ? null : least + state.settings.ageCredit * request.arrivedMs;
+  const own = least + state.settings.ageCredit * request.arrivedMs;
+  const { topUnheld, leastKey } = request.pool.queue;
+  const oldest = topUnheld === priority ? Math.min(own, leastKey ?? own) : own;
+  const key = held ? null : oldest;
   const isItsTurn = (one: Scored): boolean =>
     shareInMs(state, one.target, { priority, key, isHome: one.target === home?.target }) === 0;
   const goesHome = home !== undefined && isItsTurn(home);
