@@ -3,8 +3,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { routingTestProblems } from '../../bin/cli/routing-tests.ts';
 import { buildProgram } from '../../bin/program.ts';
-import { loadFleet } from '../../shared/config/load.ts';
+import { parseFleet } from '../../shared/config/load.ts';
 import { check, helpOf } from './command-line.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -28,8 +29,10 @@ describe('docs/examples', () => {
     expect(files.sort()).toEqual(['laptop.yaml', 'one-region.yaml', 'three-regions.yaml']);
   });
 
-  it.each(files)('%s is valid', (file) => {
-    const result = loadFleet(join(FOLDER, file), SECRETS, []);
+  it.each(files)('%s is valid, and routes as it expects', (file) => {
+    const text = readFileSync(join(FOLDER, file), 'utf8');
+    const input = { file, text, environment: SECRETS, overlays: [] };
+    const result = parseFleet({ ...input, checks: routingTestProblems });
     expect(result.ok ? '' : result.error).toBe('');
   });
 });
