@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { routingTestProblems } from '../../bin/cli/routing-tests.ts';
 import { buildProgram } from '../../bin/program.ts';
-import { parseFleet } from '../../shared/config/load.ts';
+import { loadFleet, parseFleet } from '../../shared/config/load.ts';
 import { check, helpOf } from './command-line.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
