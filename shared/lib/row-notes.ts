@@ -1,25 +1,25 @@
 // Two words about some of many rows: for what most rows do without, or can be told from their place.
 //
-// Open addressing in typed arrays, in shards that are doubled one by one at three quarters, so that no growth takes
-// long. All shards together have a byte budget: where one may not grow any more, a row's note is refused.
+// Rows are in pages of 256. A page has a bit for each of its rows, then the notes of those that have one, packed, in the
+// order of rows: a note costs 8 bytes and its share of up to a quarter that is not in use yet, a page without notes nothing.
+// All pages together have a byte budget: where one may not grow any more, a row's note is refused.
 
-const SHARDS = 16;
-const START_SLOTS = 8;
-const SLOT_BYTES = 12;
-/** In place of a row: keys are rows plus one. */
-const EMPTY = 0;
+const PAGE_SHIFT = 8;
+const PAGE_ROWS = 1 << PAGE_SHIFT;
+/** Words of a page before its notes. */
+const BITS = PAGE_ROWS / 32;
+const START_NOTES = 2;
 
-interface Shard {
-  keys: Uint32Array;
-  /** Two of each slot. */
+interface Page {
   words: Uint32Array;
   count: number;
 }
 
 export class RowNotes {
   #bytesMax: number;
-  readonly #shards: Shard[] = Array.from({ length: SHARDS }, () => shardOf(START_SLOTS));
-  #slots = SHARDS * START_SLOTS;
+  #pages: (Page | undefined)[] = [];
+  #bytes = 0;
+  #size = 0;
   #refused = 0;
 
   constructor(bytesMax: number) {
@@ -28,11 +28,11 @@ export class RowNotes {
 
   /** Bytes of storage, used or not. */
   get bytes(): number {
-    return SLOT_BYTES * this.#slots;
+    return this.#bytes;
   }
 
   get size(): number {
-    return this.#shards.reduce((sum, { count }) => sum + count, 0);
+    return this.#size;
   }
 
   /** Notes that found no room, ever. */
@@ -51,106 +51,112 @@ export class RowNotes {
 
   /** False where there is no room for another one. */
   set(row: number, first: number, second: number): boolean {
-    const shard = this.#shardOf(row);
-    let slot = slotOf(shard.keys, row);
-    if (shard.keys[slot] === EMPTY) {
-      if (4 * (shard.count + 1) > 3 * shard.keys.length) {
-        if (!this.#grow(shard)) {
-          this.#refused += 1;
-          return false;
-        }
-        slot = slotOf(shard.keys, row);
+    const number = row >>> PAGE_SHIFT;
+    const page = (this.#pages[number] ??= { words: new Uint32Array(0), count: 0 });
+    if (!has(page, row)) {
+      if (!this.#makeRoom(page)) {
+        this.#refused += 1;
+        return false;
       }
-      shard.count += 1;
-      shard.keys[slot] = row + 1;
+      open(page, row);
+      this.#size += 1;
     }
-    shard.words[2 * slot] = first;
-    shard.words[2 * slot + 1] = second;
+    const at = placeOf(page.words, row);
+    page.words[at] = first;
+    page.words[at + 1] = second;
     return true;
   }
 
   delete(row: number): void {
-    const shard = this.#shardOf(row);
-    const { keys, words } = shard;
-    const mask = keys.length - 1;
-    let hole = slotOf(keys, row);
-    if (keys[hole] === EMPTY) return;
-    shard.count -= 1;
-    for (let at = (hole + 1) & mask; keys[at] !== EMPTY; at = (at + 1) & mask) {
-      const home = mixed((keys[at] as number) - 1) & mask;
-      if (((at - home) & mask) < ((at - hole) & mask)) continue;
-      keys[hole] = keys[at] as number;
-      words[2 * hole] = words[2 * at] as number;
-      words[2 * hole + 1] = words[2 * at + 1] as number;
-      hole = at;
-    }
-    keys[hole] = EMPTY;
+    const page = this.#pages[row >>> PAGE_SHIFT];
+    if (page === undefined || !has(page, row)) return;
+    this.#size -= 1;
+    close(page, row);
+    if (page.count > 0) return;
+    this.#bytes -= page.words.byteLength;
+    this.#pages[row >>> PAGE_SHIFT] = undefined;
   }
 
   /** Another budget, and each row has that place from now on; -1 for one that has gone. */
   rebuild(
     bytesMax: number,
-    placeOf: (row: number) => number,
+    placeOfRow: (row: number) => number,
     onLost: (row: number, first: number) => void,
   ): void {
-    const before = this.#shards.map((shard) => ({ ...shard }));
+    const before = this.#pages;
     this.#bytesMax = bytesMax;
-    this.#slots = SHARDS * START_SLOTS;
-    for (const shard of this.#shards) Object.assign(shard, shardOf(START_SLOTS));
-    for (const { keys, words } of before) {
-      for (let slot = 0; slot < keys.length; slot += 1) {
-        if (keys[slot] === EMPTY) continue;
-        const row = placeOf((keys[slot] as number) - 1);
+    this.#pages = [];
+    this.#bytes = 0;
+    this.#size = 0;
+    for (const [number, page] of before.entries()) {
+      if (page === undefined) continue;
+      for (let k = 0; k < PAGE_ROWS; k += 1) {
+        if (!has(page, k)) continue;
+        const row = placeOfRow(number * PAGE_ROWS + k);
         if (row < 0) continue;
-        const first = words[2 * slot] as number;
-        if (!this.set(row, first, words[2 * slot + 1] as number)) onLost(row, first);
+        const at = placeOf(page.words, k);
+        const first = page.words[at] as number;
+        if (!this.set(row, first, page.words[at + 1] as number)) onLost(row, first);
       }
     }
   }
 
   #word(row: number, which: 0 | 1): number {
-    const { keys, words } = this.#shardOf(row);
-    const slot = slotOf(keys, row);
-    return keys[slot] === EMPTY ? 0 : (words[2 * slot + which] as number);
+    const page = this.#pages[row >>> PAGE_SHIFT];
+    if (page === undefined || !has(page, row)) return 0;
+    return page.words[placeOf(page.words, row) + which] as number;
   }
 
-  #shardOf(row: number): Shard {
-    return this.#shards[mixed(row) >>> 28] as Shard;
-  }
-
-  #grow(shard: Shard): boolean {
-    const more = shard.keys.length;
-    if (SLOT_BYTES * (this.#slots + more) > this.#bytesMax) return false;
-    this.#slots += more;
-    const { keys, words } = shard;
-    const wider = shardOf(2 * more);
-    for (let from = 0; from < keys.length; from += 1) {
-      const key = keys[from] as number;
-      if (key === EMPTY) continue;
-      const slot = slotOf(wider.keys, key - 1);
-      wider.keys[slot] = key;
-      wider.words[2 * slot] = words[2 * from] as number;
-      wider.words[2 * slot + 1] = words[2 * from + 1] as number;
-    }
-    shard.keys = wider.keys;
-    shard.words = wider.words;
+  /** Room for one more note. */
+  #makeRoom(page: Page): boolean {
+    const { words, count } = page;
+    if (BITS + 2 * count < words.length) return true;
+    const notes = Math.min(PAGE_ROWS, Math.max(START_NOTES, count + 1 + (count >>> 2)));
+    const wider = BITS + 2 * notes;
+    const more = 4 * (wider - words.length);
+    if (this.#bytes + more > this.#bytesMax) return false;
+    this.#bytes += more;
+    page.words = new Uint32Array(wider);
+    page.words.set(words);
     return true;
   }
 }
 
-function shardOf(slots: number): Shard {
-  return { keys: new Uint32Array(slots), words: new Uint32Array(2 * slots), count: 0 };
+function has({ words }: Page, row: number): boolean {
+  return (((words[bitsOf(row)] ?? 0) >>> (row & 31)) & 1) === 1;
 }
 
-/** The row's slot, or the free one where it would go. */
-function slotOf(keys: Uint32Array, row: number): number {
-  const mask = keys.length - 1;
-  let at = mixed(row) & mask;
-  while (keys[at] !== EMPTY && keys[at] !== row + 1) at = (at + 1) & mask;
-  return at;
+/** Which word has the row's bit. */
+function bitsOf(row: number): number {
+  return (row & (PAGE_ROWS - 1)) >>> 5;
 }
 
-function mixed(row: number): number {
-  const hash = Math.imul(row ^ (row >>> 15), 0x85ebca6b);
-  return (hash ^ (hash >>> 13)) >>> 0;
+/** Where the row's note is, or would be: behind those of the rows before it. */
+function placeOf(words: Uint32Array, row: number): number {
+  const own = bitsOf(row);
+  let before = ones((words[own] as number) & ((1 << (row & 31)) - 1));
+  for (let k = 0; k < own; k += 1) before += ones(words[k] as number);
+  return BITS + 2 * before;
+}
+
+function open(page: Page, row: number): void {
+  const { words } = page;
+  const at = placeOf(words, row);
+  words.copyWithin(at + 2, at, BITS + 2 * page.count);
+  words[bitsOf(row)] = ((words[bitsOf(row)] as number) | (1 << (row & 31))) >>> 0;
+  page.count += 1;
+}
+
+function close(page: Page, row: number): void {
+  const { words } = page;
+  const at = placeOf(words, row);
+  words.copyWithin(at, at + 2, BITS + 2 * page.count);
+  words[bitsOf(row)] = ((words[bitsOf(row)] as number) & ~(1 << (row & 31))) >>> 0;
+  page.count -= 1;
+}
+
+function ones(word: number): number {
+  let sum = word - ((word >>> 1) & 0x55555555);
+  sum = (sum & 0x33333333) + ((sum >>> 2) & 0x33333333);
+  return Math.imul((sum + (sum >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
 }
