@@ -276,7 +276,7 @@ function judge(
 }
 
 /** Fields that may be below 0. */
-const SIGNED = new Set(['ackedSeq', 'bias']);
+const SIGNED = new Set(['ackedSeq', 'bias', 'oldestAgeMs']);
 const RATIOS = new Set(['kvUsageRatio', 'kappa']);
 
 /** Numbers that are no numbers, or not of their field. */
