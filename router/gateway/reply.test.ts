@@ -82,6 +82,16 @@ test('each piece of a stream leaves in one write, the last one with the end', as
   expect(body).toBe('9\r\ndata: 1\n\n\r\na\r\ndata: 22\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n');
 });
 
+test('the first piece leaves with the head at once, and not with the turn that brought it', async () => {
+  const { client, reply, writes } = await serve(GET);
+  const text = read(client);
+  reply.beginStream('text/event-stream', {});
+  reply.write(Buffer.from('data: 1\n\n'), 1);
+  expect(writes()).toBe(1);
+  reply.end();
+  expect(await text).toContain('data: 1');
+});
+
 test('pieces of one turn of the loop keep their order, behind the head and before the end', async () => {
   const { client, reply, writes } = await serve(GET);
   const text = read(client);
