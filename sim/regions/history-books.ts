@@ -131,7 +131,12 @@ export class HistoryBooks {
     return certified ? null : 'it is not certified';
   }
 
+  /** A region that was taken out of the configuration has new controllers when it is put in again. */
   checkShares({ regions }: GlobalStatus, nowMs: number): void {
+    const names = new Set<string>(
+      regions.flatMap(({ region, pools }) => pools.map(({ pool }) => `${region}/${pool}`)),
+    );
+    for (const key of this.#shares.keys()) if (!names.has(key)) this.#shares.delete(key);
     for (const { region, pools } of regions) {
       for (const { pool, spill } of pools) {
         if (spill.share > this.config.settings.spillCeilingRatio + 1e-9)
