@@ -90,7 +90,7 @@ describe('the bound fails', () => {
 
   test("without releasing a dead router's requests before the grace ends", () => {
     without(Ledger.prototype, { name: 'dropOrphans', make: () => () => {} }, () => {
-      expect(beyondOf(findings('routers that die and come back', 1), BEYOND)).toBe(true);
+      expect(beyondOf(findings('routers that die and come back', 2), BEYOND)).toBe(true);
     });
   });
 
