@@ -7,7 +7,9 @@ const SETTINGS = { workingSetBoundMax: 1.2 };
 function after(seconds: number, seen: { waiting: boolean; routers?: number }, burst: BurstRoom) {
   const { waiting, routers = 1 } = seen;
   const from = burstSeconds.get(burst) ?? 0;
-  for (let k = 0; k <= seconds; k += 1) burst.look({ waiting, routers }, 1_000 * (from + k));
+  for (let k = 0; k <= seconds; k += 1) {
+    burst.look({ waiting, crowd: false, routers }, 1_000 * (from + k));
+  }
   burstSeconds.set(burst, from + seconds);
   return burst.beyond(0.9, SETTINGS);
 }
@@ -37,6 +39,13 @@ describe('room for a burst', () => {
     expect(after(10, { waiting: true, routers: 8 }, eight)).toBeLessThan(
       after(10, { waiting: true }, alone) - 0.05,
     );
+  });
+
+  test('is gone at once where a crowd waits', () => {
+    const burst = new BurstRoom();
+    burst.look({ waiting: true, crowd: true, routers: 1 }, 0);
+    expect(burst.beyond(0.9, SETTINGS)).toBe(0.9);
+    expect(after(120, { waiting: false }, burst)).toBeGreaterThan(0.98);
   });
 
   test('is none where the bound stands still', () => {

@@ -3,6 +3,8 @@
 //   room    = BURST_ROOM · (1 − pressed)
 //   pressed = share of the last PRESSED_MS or so in which some router of the pool held somebody back: 1 − (1 − own)^routers
 //
+// and 1 at once where a crowd waits, more than will find room in time.
+//
 // A burst passes before those whose cache it evicts have cost more than the wait of those whom it lets in. Where somebody
 // always waits the load is no burst: the room closes within half a minute, and turns find their caches as without it.
 
@@ -26,10 +28,14 @@ export class BurstRoom {
   }
 
   /** One look at this router's own lane; what was seen last has been so until now. */
-  look(seen: { readonly waiting: boolean; readonly routers: number }, nowMs: number): void {
+  look(
+    seen: { readonly waiting: boolean; readonly crowd: boolean; readonly routers: number },
+    nowMs: number,
+  ): void {
     const passedMs = Math.max(0, nowMs - (this.#atMs ?? nowMs));
     const weight = -Math.expm1(-passedMs / PRESSED_MS);
     this.#pressed += weight * ((this.#waiting ? 1 : 0) - this.#pressed);
+    if (seen.crowd) this.#pressed = 1;
     this.#waiting = seen.waiting;
     this.#routers = seen.routers;
     this.#atMs = nowMs;

@@ -9,7 +9,7 @@ import { shedReason } from '../policy/shed.ts';
 import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
 import { bare, hasReady, type Verdict } from './core-decide.ts';
 import { finish } from './core-ends.ts';
-import { goesOn, noteHeld } from './core-working-set.ts';
+import { goesOn, noteHeld, roomPaceMs } from './core-working-set.ts';
 import { poolCurve } from './core-load.ts';
 import { answerMs, rateOf, turnAway, waitOutlookMs } from './core-outlook.ts';
 import type { PoolState, RegionalState, RequestState } from './core-state.ts';
@@ -230,27 +230,16 @@ function predictedQueueMs(state: RegionalState, request: RequestState, verdict: 
   });
 }
 
-/** Until KV room comes for it: those that go on wait for none that begin. */
+/**
+ * Until KV room comes for it: those that go on wait for none that begin, and nobody for longer than it takes to enter by
+ * age. A wait that was foretold too long turns away who would have been served.
+ */
 export function predictedRoomWaitMs(state: RegionalState, request: RequestState): number {
   const { queue } = request.pool;
   const { priority } = request.request;
   const ahead = goesOn(request)
     ? queue.returningAhead(priority)
     : queue.ahead(priority, true).requests;
-  return ahead * roomPaceMs(state, request.pool);
-}
-
-/**
- * ms from one that finds room to the next: as fast as room has come lately, or as conversations end, whose room comes
- * with the time they rest; and never slower than they enter by age. A wait that was foretold too long turns away who
- * would have been served.
- */
-function roomPaceMs(state: RegionalState, pool: PoolState): number {
-  const { heldPace, workingSet } = pool;
-  const ending = workingSet.gaps.endingPerMs(state.nowMs);
-  return Math.min(
-    heldPace.msPerRelease(state.nowMs) ?? 0,
-    ending === null ? Number.POSITIVE_INFINITY : 1 / ending,
-    state.settings.newConversationWaitMs / rateOf(pool),
-  );
+  const byAgeMs = state.settings.newConversationWaitMs / rateOf(request.pool);
+  return ahead * Math.min(roomPaceMs(state, request.pool), byAgeMs);
 }

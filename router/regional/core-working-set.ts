@@ -167,8 +167,22 @@ export function lookForRoom(
   const waiting = queue.held.requests > 0;
   const seen = { waiting, routers: Math.max(1, report.routers) };
   workingSet.control.look(seen);
-  workingSet.burst.look(seen, state.nowMs);
+  const crowd = waiting && isCrowd(state, replica.pool);
+  workingSet.burst.look({ ...seen, crowd }, state.nowMs);
   workingSet.control.step(state.settings, state.nowMs);
+}
+
+/** ms from one that finds room to the next: as it has come lately, or as conversations end, whose room comes once they have rested. */
+export function roomPaceMs({ nowMs }: RegionalState, { heldPace, workingSet }: PoolState): number {
+  const ending = workingSet.gaps.endingPerMs(nowMs);
+  const endingMs = ending === null ? Number.POSITIVE_INFINITY : 1 / ending;
+  return Math.min(heldPace.msPerRelease(nowMs) ?? 0, endingMs);
+}
+
+/** More than find room in half of the time that anybody may wait. */
+function isCrowd(state: RegionalState, pool: PoolState): boolean {
+  const waits = pool.queue.held.requests * roomPaceMs(state, pool);
+  return waits > state.settings.queueMaxWaitMs / 2;
 }
 
 /** From then on it goes wherever there is a place, room or not: half of its client's patience at the latest. */

@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest';
 import { overruns, pauses, sweep } from './working-set.ts';
+import { rushes } from './working-set-rush.ts';
 
 const said: string[] = [];
 const print = (line: string): number => said.push(line);
@@ -17,6 +18,10 @@ test('just below capacity nobody waits; at twice as much turns go on as with the
 
 test('where prefill serves far more than the cache would, nobody is kept out for those who rest', () => {
   expect(pauses({ print }, [1]).failures).toEqual([]);
+}, 120_000);
+
+test('of a rush that wants more KV than there is few wait, and turns go on as if there were enough', () => {
+  expect(rushes({ print }, [1, 2, 3], ['small-kv']).failures).toEqual([]);
 }, 120_000);
 
 test('one and eight routers admit no more than the bound and one conversation each; alone or without the rule they would', () => {

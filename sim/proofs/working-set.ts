@@ -1,5 +1,5 @@
 // Working-set admission: the controller beside every bound that stands still, at loads from half of what the pool's KV
-// holds to four times as much; and what several routers admit together.
+// holds to four times as much; a rush that is soon over; and what several routers admit together.
 //
 //   best      of the bounds that stand still (and none): the greatest throughput; among those within TIE of it, the
 //             least p95 of later turns. Where the pool is not over capacity, of those that keep first turns' p95
@@ -8,12 +8,14 @@
 //             capacity, first turns' p95 within that 1.3 too. A difference below one turn's prefill is none
 //   pauses    conversations that rest for 5 to 30 s, twice what KV holds: prefill serves them anew where keeping them would
 //             serve a third. Throughput ≥ 0.9 of that without the rule, later turns' p95 within 1.3 of it
+//   rush      a load that is soon over (`working-set-rush.ts`)
 //   controls  without the rule throughput collapses above capacity; a router that believes it is alone over-commits
 
 import { sum } from '../world/recorder.ts';
 import { measureOverrun } from '../world/working-set-overrun.ts';
 import { runWorkingSet, type Bound, type WorkingSetFigures } from '../world/working-set.ts';
 import type { Proof, ProofOptions, ProofOutcome, ProofRow } from './proof.ts';
+import { RUSH_SEEDS, rushes } from './working-set-rush.ts';
 
 const TIE = 0.02;
 const WITHIN = 0.9;
@@ -52,10 +54,12 @@ export const WORKING_SET: Proof = {
   run: (options) => {
     const swept = sweep(options.quick ? QUICK : FULL, options.print);
     const rested = pauses(options, options.quick ? [1] : [1, 2, 3]);
+    const rushed = rushes(options, RUSH_SEEDS.slice(0, options.quick ? 4 : 8));
     const shared = overruns(options, options.quick ? [1] : [1, 2, 3, 4, 5]);
+    const parts = [swept, rested, rushed, shared];
     return {
-      failures: [...swept.failures, ...rested.failures, ...shared.failures],
-      rows: [...swept.rows, ...rested.rows, ...shared.rows],
+      failures: parts.flatMap(({ failures }) => failures),
+      rows: parts.flatMap(({ rows }) => rows),
     };
   },
 };

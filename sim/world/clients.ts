@@ -54,13 +54,14 @@ export class Clients {
     }
   }
 
-  /** Conversations that begin whether or not earlier ones are done. */
-  openLoop(conversationsPerS: number): void {
+  /** Conversations that begin whether or not earlier ones are done; so many of them. */
+  openLoop(conversationsPerS: number, count = Number.POSITIVE_INFINITY): void {
+    if (count <= 0) return;
     const gapMs = this.#options.conversations.gapMs(conversationsPerS);
     this.#options.context.timeline.after(gapMs, () => {
       if (this.#stopped) return;
       this.#begin(() => {});
-      this.openLoop(conversationsPerS);
+      this.openLoop(conversationsPerS, count - 1);
     });
   }
 

@@ -1,0 +1,97 @@
+// A rush of conversations that together want more KV than there is, or more than the engines can compute, and is over
+// within a minute: the loads `small-kv` and `over-capacity` of `bench:engines`, over all turns of all seeds.
+//
+//   aims      beside no rule at all as RUSH_AIMS say; hardly anybody is turned away, since all of them find room in time
+//   bursts    with too little KV p95 ≤ 0.95 of that with the bound held still: few wait, not many
+//   control   without the rule a twentieth of all tokens less is found in the caches: the load is what it is said to be
+
+import { pooled, runRush, RUSHES, type PooledFigures, type Rush } from '../world/small-kv.ts';
+import type { Bound } from '../world/working-set.ts';
+import type { ProofOptions, ProofOutcome, ProofRow } from './proof.ts';
+
+export const RUSH_SEEDS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
+const STILL = 0.9;
+
+interface RushAim {
+  readonly rush: Rush;
+  /** Most that may be left of a figure without the rule. */
+  readonly within: Readonly<Record<'mean' | 'p50' | 'p95', number>>;
+  /** Of all prompt tokens, found at least. */
+  readonly cachedShare: number;
+  /** Most of p95 with the bound held still; null where nothing is asked. */
+  readonly ofStill: number | null;
+}
+
+const RUSH_AIMS: Readonly<Record<string, RushAim>> = {
+  'small-kv': {
+    rush: RUSHES.smallKv,
+    within: { mean: 0.7, p50: 0.7, p95: 0.6 },
+    cachedShare: 0.65,
+    ofStill: 0.95,
+  },
+  'over-capacity': {
+    rush: RUSHES.overCapacity,
+    within: { mean: 0.6, p50: 0.25, p95: 1.4 },
+    cachedShare: 0.65,
+    ofStill: null,
+  },
+};
+const EVICTED = 0.05;
+/** Turned away in a run at most: all of them would have found room. */
+const REFUSED = 1;
+
+/** A rush that is over within a minute. */
+export function rushes(
+  { print }: Pick<ProofOptions, 'print'>,
+  seeds: readonly number[],
+  names: readonly string[] = Object.keys(RUSH_AIMS),
+): ProofOutcome {
+  const failures: string[] = [];
+  const rows: ProofRow[] = [];
+  for (const name of names) {
+    const aim = RUSH_AIMS[name] as RushAim;
+    const run = (bound: Bound): PooledFigures => {
+      const figures = pooled(seeds.map((seed) => runRush(aim.rush, { bound, seed })));
+      print(rushLine(name, bound, figures));
+      rows.push({ rush: name, bound, ...figures });
+      return figures;
+    };
+    const [plain, still, mine] = [run('none'), run(STILL), run('controlled')];
+    failures.push(...judgeRush(aim, { plain, still, mine }).map((what) => `${name}: ${what}`));
+  }
+  return { failures, rows };
+}
+
+function judgeRush(
+  { within, cachedShare, ofStill }: RushAim,
+  { plain, still, mine }: Readonly<Record<'plain' | 'still' | 'mine', PooledFigures>>,
+): string[] {
+  const failures: string[] = [];
+  for (const figure of ['mean', 'p50', 'p95'] as const) {
+    const limit = within[figure] * plain[figure];
+    if (!(mine[figure] <= limit)) {
+      failures.push(`${figure} is ${rounded(mine[figure])}, the limit ${rounded(limit)}`);
+    }
+  }
+  if (!(mine.cachedShare >= cachedShare)) failures.push(`only ${mine.cachedShare} cached`);
+  if (!(plain.cachedShare <= mine.cachedShare - EVICTED)) {
+    failures.push('control: caches hold about as much without the rule');
+  }
+  if (!(mine.refused <= REFUSED)) failures.push(`${mine.refused} turned away in a run`);
+  if (mine.unanswered > 0) failures.push(`${mine.unanswered} turns without an answer in a run`);
+  if (ofStill !== null && !(mine.p95 <= ofStill * still.p95)) {
+    failures.push(`p95 is ${rounded(mine.p95)}, with the bound held still ${rounded(still.p95)}`);
+  }
+  return failures;
+}
+
+function rushLine(name: string, bound: Bound, figures: PooledFigures): string {
+  const { mean: all, p50, p95, firstP95, cachedShare, refused } = figures;
+  const times = [all, p50, p95, firstP95].map((ms) => ms.toFixed(0).padStart(6)).join(' ');
+  const told = `mean, p50, p95, first p95 ms: ${times}, cached ${cachedShare.toFixed(2)}`;
+  return `rush ${name.padEnd(14)} ${String(bound).padStart(10)}: ${told}, refused ${refused.toFixed(1)}`;
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 10) / 10;
+}
