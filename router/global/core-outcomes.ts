@@ -100,9 +100,11 @@ function retry(state: GlobalState, lease: LeaseState, result: AttemptResult): vo
   const { request, region } = lease;
   request.failure = failureOf(state, lease, result);
   // Once: a region whose new connections break too has failed it.
-  const isFree = result.kind === 'staleConnection' && !request.metStale;
-  if (isFree) request.metStale = true;
-  if (!isFree && result.kind !== 'backPressure') request.tried.add(region.id);
+  const isStale = result.kind === 'staleConnection' && !request.metStale;
+  if (isStale) request.metStale = true;
+  if (!isStale && result.kind !== 'backPressure') request.tried.add(region.id);
+  // What a region takes along when it dies is no more than was under way there: nothing new goes in, and nobody is to pay.
+  const isFree = isStale || region.breaker.state(nowMs) === 'open';
   const attemptsMax = settings.maxAttempts + Number(request.metStale);
   const { clientDeadlineMs } = request.request;
   const { failure } = request;

@@ -196,6 +196,17 @@ describe('failover', () => {
     },
   );
 
+  test('makes good all that a region takes along when it dies, however many they are', async () => {
+    const { home, far, tier } = await two();
+    const held: ServerResponse[] = [];
+    home.script = (_received, response) => void held.push(response);
+    const texts = Array.from({ length: 150 }, () => textOf(tier));
+    await until(() => held.length === 150);
+    for (const response of held) response.destroy();
+    expect(new Set(await Promise.all(texts))).toEqual(new Set(['hello there']));
+    expect(far.told).toHaveLength(150);
+  });
+
   test('never goes anywhere after the first data event: the stream ends as an error', async () => {
     const { home, far, tier } = await two();
     home.script = (_received, response) => {
@@ -261,6 +272,47 @@ describe('failover', () => {
       expect(await tier.metric('errors_total')).not.toMatchObject({ 'code="fleet_saturated"': 1 });
     },
   );
+});
+
+describe('a synthetic generation through the whole path', () => {
+  const PROBES = { intervalMs: 1_000, timeoutMs: 10_000, gapMs: 1_000 };
+  const SAYS_EARLY = { 'content-type': 'text/event-stream', 'server-timing': 'ttft;dur=20' };
+  const whole = `${Array.from({ length: 12 }, () => chunk('one ')).join('')}${DONE}`;
+
+  test('finds that something on the way holds streams back, and says so everywhere', async () => {
+    const { home, far, tier } = await two({ probes: PROBES });
+    // As a buffer on the way hands it on: at its end, and all of it, head included.
+    home.script = (_received, response) =>
+      void setTimeout(() => response.writeHead(200, SAYS_EARLY).end(whole), 600);
+    far.script = (_received, response) => void response.writeHead(200, SAYS_EARLY).end(whole);
+    await until(async () => {
+      const rows = await tier.metric('region_probe_buffered');
+      return rows['region="home"'] === 1 && rows['region="far"'] === 0;
+    });
+    expect(home.told[0]?.context).toMatchObject({ tenant: 'spillway-probe', conversation: null });
+    expect(tier.lines.filter(({ msg }) => msg === 'streams_held_back')).toMatchObject([
+      { level: 40, region: 'home' },
+    ]);
+    const { body } = await request(`http://127.0.0.1:${tier.router.adminPort}/status`, {
+      headers: { accept: 'text/plain' },
+    });
+    expect(await body.text()).toMatch(/region home .*HELD BACK on the way/);
+    // And again, when it is over.
+    home.script = far.script;
+    await until(() => tier.lines.some(({ msg }) => msg === 'streams_pass'));
+  });
+
+  test('takes a region that has no room for busy, and one that answers with nonsense for failed', async () => {
+    const { home, far, tier } = await two({ probes: PROBES });
+    home.script = statusOf(429, '{}');
+    far.script = answerOf('no stream');
+    const probed = (kind: string) =>
+      tier.router
+        .status()
+        .regions.flatMap(({ region, probe }) => (probe?.kind === kind ? region : []));
+    await until(() => probed('busy').length > 0 && probed('failed').length > 0);
+    expect([probed('busy'), probed('failed')]).toEqual([['home'], ['far']]);
+  });
 });
 
 describe('a client that leaves', () => {
