@@ -8,7 +8,6 @@ import type { FleetConfig } from '../../shared/config/schema.ts';
 import type { ConfigState, ConfigView } from '../../shared/config/state.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
-import { textHasAgent } from './secrets.ts';
 
 export interface Reloading {
   readonly role: ConfigRole;
@@ -16,7 +15,8 @@ export interface Reloading {
   /** What the process was started with, and the text that it was made from. */
   readonly config: FleetConfig;
   readonly text: string;
-  readonly overlaysFor: (agent: boolean) => readonly Overlay[];
+  /** What flags and environment lay over a text. */
+  readonly overlaysFor: (text: string) => readonly Overlay[];
   /** Swaps a new generation in; throws when it cannot. */
   readonly apply: (next: FleetConfig) => unknown;
   readonly state: ConfigState;
@@ -30,7 +30,7 @@ export function startReloading(reloading: Reloading): Reloader {
     running: config,
     text: before,
     parse: (text) => {
-      const overlays = overlaysFor(textHasAgent(text));
+      const overlays = overlaysFor(text);
       return parseFleet({ file, text, environment: process.env, overlays });
     },
     told: (view) => tell(view, log),

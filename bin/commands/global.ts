@@ -17,7 +17,7 @@ import {
 } from '../cli/options.ts';
 import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
 import { startReloading } from '../cli/reloading.ts';
-import { fileHasAgent, secretOverlays } from '../cli/secrets.ts';
+import { secretOverlays, textHasAgent } from '../cli/secrets.ts';
 import { UsageError } from '../cli/usage-error.ts';
 
 const SETTINGS: readonly Setting[] = [
@@ -81,12 +81,12 @@ export function globalCommand(): Command {
 async function run(command: Command, flags: Flags): Promise<void> {
   const file = flags.config ?? null;
   if (file === null) throw new UsageError('which regions? Give -f fleet.yaml');
-  const overlaysFor = (agent: boolean): Overlay[] => [
+  const overlaysFor = (text: string): Overlay[] => [
     ...settingOverlays(command, SETTINGS),
-    ...secretOverlays(process.env, { agent }),
+    ...secretOverlays(process.env, { agent: textHasAgent(text) }),
     ...setOverlays(flags.set ?? []),
   ];
-  const { config, text } = loadWithText(file, overlaysFor(fileHasAgent(file)));
+  const { config, text } = loadWithText(file, overlaysFor);
   const global = globalPart(config);
   const log = processLog(config.log);
   const state = new ConfigState();

@@ -19,7 +19,7 @@ import {
   settingOverlays,
   type Setting,
 } from '../cli/options.ts';
-import { fileHasAgent, secretOverlays } from '../cli/secrets.ts';
+import { secretOverlays, textHasAgent } from '../cli/secrets.ts';
 import { endOnSignal, isReadable, processLog, processRuntime, started } from '../cli/process.ts';
 import { startReloading } from '../cli/reloading.ts';
 import { routerOptions, routerReloadable } from '../cli/router-options.ts';
@@ -103,13 +103,13 @@ export function routerCommand(): Command {
 }
 
 async function run(command: Command, flags: Flags): Promise<void> {
-  const overlaysFor = (agent: boolean): Overlay[] => [
+  const overlaysFor = (text: string): Overlay[] => [
     ...settingOverlays(command, SETTINGS),
-    ...secretOverlays(process.env, { agent }),
+    ...secretOverlays(process.env, { agent: textHasAgent(text) }),
     ...setOverlays(flags.set ?? []),
   ];
   const file = flags.config ?? null;
-  const { config, text } = loadWithText(file, overlaysFor(fileHasAgent(file)));
+  const { config, text } = loadWithText(file, overlaysFor);
   const log = processLog(config.log);
   const state = new ConfigState();
   const runtime = { ...processRuntime(log), configView: state.view };

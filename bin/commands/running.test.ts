@@ -1,5 +1,6 @@
 // The long-running commands as real processes: what they print, serve and take while they run, and how they end.
 
+import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -147,6 +148,55 @@ describe('spillway up', () => {
       .toBe(200);
     expect((await chat(base ?? '', 'm')).status).toBe(200);
     up.process.kill('SIGINT');
+    expect(await up.exited).toBe(0);
+  });
+});
+
+describe('spillway up before several regions', () => {
+  const hash = (key: string): string => `sha256:${createHash('sha256').update(key).digest('hex')}`;
+
+  /** Of a desk's own region and one that is elsewhere; what links the tiers is not in it. */
+  const file = (engine: string, farAllowed: string): string => `
+region: desk
+pools: [{ id: gpu }]
+agent: { engines: [{ url: '${engine}' }] }
+regions:
+  - { name: desk, zone: home, baseUrl: 'https://desk.example:8083' }
+  - name: eu
+    zone: eu
+    baseUrl: 'https://eu.example:8083'
+    linkSecrets: [a-link-secret-of-the-eu]
+    tierKey: { id: eu, secret: a-tier-secret-of-the-eu }
+tenants:
+  - { name: near, keys: [{ name: near, hash: '${hash('sk-near')}' }] }
+  - name: far
+    keys: [{ name: far, hash: '${hash('sk-far')}' }]
+    residency: { allow: [${farAllowed}] }
+global: { zone: home, clients: { listen: '127.0.0.1:0' } }
+`;
+
+  it('runs every role in one process, takes a change of its file, and ends with 0', async () => {
+    const engine = start(['engine-sim', '--port', '0', '--model', 'm', '--loading-ms', '0']);
+    const [, url = ''] = await engine.printed(/on (http:\S+),/);
+    const path = join(folder, 'fleet.yaml');
+    writeFileSync(path, file(url, 'eu'));
+    const up = start(['up', '-f', path, '--log-format', 'json']);
+    const [, base = ''] = await up.printed(/Spillway listens on (http:\S+)/);
+    const [, status = ''] = await up.printed(/status: {2}(http:\S+)/);
+    await up.printed(/region desk, behind the global router: http/);
+    expect(up.output).toContain('authorization: Bearer <key>');
+    await expect
+      .poll(async () => (await chat(base, 'm', 'sk-near')).status, { timeout: 20_000 })
+      .toBe(200);
+    const near = await chat(base, 'm', 'sk-near');
+    expect(near.headers.get('x-spillway-region')).toBe('desk');
+    expect(((await json(status)) as { regions: unknown[] }).regions).toHaveLength(2);
+    const far = await chat(base, 'm', 'sk-far');
+    expect(await far.json()).toMatchObject({ error: { code: 'no_healthy_region' } });
+    writeFileSync(path, file(url, 'desk'));
+    await up.printed(/"generation":2,"msg":"configuration taken"/);
+    expect((await chat(base, 'm', 'sk-far')).status).toBe(200);
+    up.process.kill('SIGTERM');
     expect(await up.exited).toBe(0);
   });
 });

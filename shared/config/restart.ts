@@ -5,17 +5,18 @@
 import type { FleetConfig } from './schema.ts';
 import { formatPath, type Path } from './schema-walk.ts';
 
-export type ConfigRole = 'router' | 'global' | 'agent';
+/** `up`: all of them in one process. */
+export type ConfigRole = 'router' | 'global' | 'agent' | 'up';
 
 /** The parts that a role reads. */
-const READS: Readonly<Record<ConfigRole, readonly string[]>> = {
+const READS = {
   router: ['region', 'log', 'pools', 'models', 'router', 'tenants', 'zones', 'regions'],
   global: ['log', 'global', 'tenants', 'zones', 'regions'],
   agent: ['region', 'log', 'pools', 'agent'],
 };
 
 /** The parts that are swapped without a restart, as path prefixes. */
-const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
+const RELOADABLE = {
   router: [
     'pools',
     'models',
@@ -41,7 +42,7 @@ const RELOADABLE: Readonly<Record<ConfigRole, readonly string[]>> = {
     'global.clients.explain',
     'global.clients.keys',
   ],
-  agent: [],
+  agent: [] as string[],
 };
 
 /** Exceptions inside those parts: what a listener takes only when it is opened. */
@@ -53,7 +54,7 @@ const AT_START: readonly string[] = ['router', 'global'].flatMap((role) => [
 /** Whether a field is swapped while the role runs. */
 export function isReloadable(field: string, role: ConfigRole): boolean {
   if (AT_START.includes(field)) return false;
-  return RELOADABLE[role].some((prefix) => field === prefix || startsPath(field, prefix));
+  return partsOf(RELOADABLE, role).some((prefix) => field === prefix || startsPath(field, prefix));
 }
 
 /** Paths whose values differ and wait for a restart of the role. */
@@ -62,10 +63,14 @@ export function restartFields(
   next: FleetConfig,
   role: ConfigRole,
 ): readonly string[] {
-  const changed = READS[role].flatMap((part) =>
+  const changed = partsOf(READS, role).flatMap((part) =>
     differences(running[part as keyof FleetConfig], next[part as keyof FleetConfig], [part]),
   );
   return changed.filter((field) => !isReloadable(field, role));
+}
+
+function partsOf(of: typeof READS, role: ConfigRole): readonly string[] {
+  return role === 'up' ? [...new Set([...of.router, ...of.global, ...of.agent])] : of[role];
 }
 
 function startsPath(field: string, prefix: string): boolean {
