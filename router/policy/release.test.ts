@@ -94,10 +94,10 @@ describe('of two routers as urgent as each other', () => {
 });
 
 describe('with more urgent work elsewhere', () => {
-  test('nothing less urgent goes, but into a target that nobody takes', () => {
+  test('nothing less urgent goes, but into a target that nobody takes for twice as long as equals wait', () => {
     expect(opensIn({}, 1)).toBeNull();
-    expect(opensIn({ waitMs: 0, idleMs: 0 }, 1)).toBe(120);
-    expect(opensIn({ waitMs: 0, idleMs: 120 }, 1)).toBe(0);
+    expect(opensIn({ waitMs: 0, idleMs: 0 }, 1)).toBe(240);
+    expect(opensIn({ waitMs: 0, idleMs: 240 }, 1)).toBe(0);
   });
 
   test('the most urgent itself is bound by the hold alone', () => {

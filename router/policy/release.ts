@@ -26,7 +26,7 @@
 // urgent work is then bound by the hold alone.
 //
 // A target that stays idle lets everybody in after a while, in the same order: what others hold may not fit it, or they
-// may be gone.
+// may be gone. Less urgent work waits twice as long: the more urgent has first to be let in, and to pass.
 
 import type { QueuedWork } from '../../shared/model/report.ts';
 
@@ -128,7 +128,8 @@ export function shareOpensInMs(input: ShareInput, priority: number): number | nu
   const before = behind ? others.atTop : others.before;
   const takenMs = before * Math.max(others.meanMs, shareMs);
   const noSlot = input.freeSlots !== null && before >= input.freeSlots;
-  const needMs = Math.max(before === 0 ? 0 : takenMs - roomMs, behind || noSlot ? patienceMs : 0);
+  const givesWayMs = behind ? 2 * patienceMs : noSlot ? patienceMs : 0;
+  const needMs = Math.max(before === 0 ? 0 : takenMs - roomMs, givesWayMs);
   if (roomMs > 0 && needMs <= 0) return 0;
   return idleMs === null ? null : Math.max(0, needMs - idleMs);
 }
