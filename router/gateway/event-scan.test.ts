@@ -155,6 +155,9 @@ describe('the event scan', () => {
       503,
     ],
     ['SGLang, flat', '{"object":"error","message":"m","type":"BadRequestError","code":400}', 400],
+    ['another tier, busy', '{"error":{"message":"m","type":"t","code":"saturated"}}', 429],
+    ['another tier, failed', '{"error":{"message":"m","type":"t","code":"upstream_failed"}}', 502],
+    ['a code of nobody', '{"error":{"message":"m","code":"constructor"}}', null],
     ['one that names nothing', '{"error":{"message":"boom"}}', null],
   ])('%s names its status', (_name, json, status) => {
     const { fault } = run([Buffer.from(`data: ${json}\n\n`)], true);

@@ -8,6 +8,7 @@
 // Comments and empty events are swallowed: a tier sends its own. An error is `{"error": {…}}` (vLLM, SGLang, llama.cpp),
 // `{"error": "…", "error_type": …}` (TGI) or the error itself (`{"object": "error", …}`).
 
+import { ERRORS, type ErrorCode } from '../../shared/errors.ts';
 import type { Usage } from '../../shared/protocol/messages.ts';
 import { isObject } from './canonical.ts';
 import { EventTail } from './event-tail.ts';
@@ -299,11 +300,13 @@ const TGI_STATUS: Readonly<Record<string, number>> = {
   tool_error: 422,
 };
 
-/** The HTTP status that an error names, by whatever name; null where it names none. */
+/** The HTTP status that an error names, by whatever name; null where it names none. Another tier names a code of ours. */
 function faultStatus(value: Readonly<Record<string, unknown>>): number | null {
   const error = isObject(value['error']) ? value['error'] : value;
   const { code, error_type: type } = error;
   if (typeof code === 'number') return code;
+  if (typeof code === 'string' && Object.hasOwn(ERRORS, code))
+    return ERRORS[code as ErrorCode].status;
   return typeof type === 'string' && Object.hasOwn(TGI_STATUS, type)
     ? (TGI_STATUS[type] ?? null)
     : null;

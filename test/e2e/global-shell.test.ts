@@ -164,7 +164,7 @@ const FAILURES: Record<string, Script> = {
   },
   'an error event behind comments': (_received, response) => {
     streamHead(response);
-    response.end(`: keep-alive\n\ndata: {"error":{"message":"gone","code":"no_replica"}}\n\n`);
+    response.end(`: keep-alive\n\ndata: {"error":{"message":"gone","code":"upstream_failed"}}\n\n`);
   },
   'a fault (500)': statusOf(500, '{}'),
   'a page of some proxy': (_received, response) => {
@@ -272,6 +272,46 @@ describe('failover', () => {
       expect(await tier.metric('errors_total')).not.toMatchObject({ 'code="fleet_saturated"': 1 });
     },
   );
+});
+
+describe('a region that has begun to wait with comments', () => {
+  const late = (code: string): Script => {
+    const event = `data: {"error":{"message":"words of the region","type":"t","code":"${code}"}}`;
+    return (_received, response) => {
+      streamHead(response);
+      response.end(`: keep-alive\n\n${event}\n\n`);
+    };
+  };
+
+  test('and has no room then is given time, as if it had said so at once', async () => {
+    const { home, far, tier } = await two();
+    const good = home.script;
+    home.script = (received, response) => {
+      home.script = good;
+      void late('saturated')(received, response);
+    };
+    expect(await textOf(tier)).toBe('hello there');
+    expect([home.told.length, far.told.length]).toEqual([2, 0]);
+    expect(await tier.metric('retries_total')).toEqual({
+      'region="home",pool="default",cause="backPressure"': 1,
+    });
+  });
+
+  test('and finds the request at fault then says so in its own words', async () => {
+    const { home, far, tier } = await two();
+    home.script = late('context_length_exceeded');
+    const answer = await post(tier, { ...CHAT, stream: true });
+    expect(answer.status).toBe(400);
+    expect(answer.text).toContain('words of the region');
+    expect(far.told).toHaveLength(0);
+  });
+
+  test('and may not serve the tenant then is none of the client’s business', async () => {
+    const { home, far, tier } = await two();
+    home.script = late('residency_violation');
+    expect(await textOf(tier)).toBe('hello there');
+    expect(far.told).toHaveLength(1);
+  });
 });
 
 describe('a synthetic generation through the whole path', () => {
