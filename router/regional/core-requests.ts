@@ -42,7 +42,7 @@ export function enter(
   return {
     request,
     pool,
-    engineModel: pool.config.aliases[request.model] ?? request.model,
+    engineModel: aliasOf(pool, request.model) ?? request.model,
     arrivedMs: state.nowMs,
     attempts: 0,
     tried: new Set(),
@@ -83,6 +83,10 @@ export function namesOf(pool: PoolState): Set<string> {
   const { aliases } = pool.config;
   const publics = Object.keys(aliases).filter((name) => pool.names.has(aliases[name] ?? ''));
   return publics.length === 0 ? pool.names : new Set([...pool.names, ...publics]);
+}
+
+function aliasOf({ config: { aliases } }: PoolState, model: string): string | undefined {
+  return Object.hasOwn(aliases, model) ? aliases[model] : undefined;
 }
 
 function unknownModel(model: string, certain: boolean): { decision: Decision; failure: Failure } {
