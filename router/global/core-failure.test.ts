@@ -187,6 +187,43 @@ describe('a region that is cut off', () => {
     expect(attemptIn(rig.arrive()).region).toBe('sg');
   });
 
+  test('that answers probes while its users starve is left alone all the same, until one of them is served', () => {
+    const rig = asia();
+    const probe = (kind: 'good' | 'busy'): void => {
+      const result = kind === 'good' ? { kind, ttftMs: 20, buffered: false } : { kind };
+      rig.handle({ kind: 'probed', region: 'jp' as RegionId, result });
+    };
+    const fault = { kind: 'serverFault', cause: 'first_token_timeout', detail: '' } as const;
+    const breaker = () => rig.core.status(rig.nowMs).regions[0]?.breaker;
+    const pass = (): void => {
+      rig.pass(1_000);
+      for (const region of ['jp', 'sg', 'eu']) rig.report(region);
+    };
+    probe('good');
+    for (const between of ['good', 'busy', 'good'] as const) {
+      const starved = attemptIn(rig.arrive());
+      expect(starved.region).toBe('jp');
+      probe(between);
+      rig.end(attemptIn(rig.end(starved.lease, fault)).lease, COMPLETE);
+      pass();
+    }
+    expect(breaker()).toBe('open');
+    for (let n = 0; n < 4; n += 1) {
+      probe('good');
+      expect(attemptIn(rig.arrive()).region).toBe('sg');
+      pass();
+    }
+    // One of them tries, the others stay away meanwhile.
+    expect(breaker()).toBe('half_open');
+    const trial = attemptIn(rig.arrive());
+    expect([trial.region, attemptIn(rig.arrive()).region]).toEqual(['jp', 'sg']);
+    probe('good');
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
+    rig.end(trial.lease, COMPLETE);
+    expect(breaker()).toBe('closed');
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+
   test('spills where its pool is full at 60 ms of waiting and 900 ms are queued in its routers', () => {
     const rig = asia();
     const kinds = new Set<string | undefined>();

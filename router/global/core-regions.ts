@@ -134,14 +134,16 @@ export function awayTold(state: GlobalState, link: RegionLink, message: AwayMess
   state.memory.reported(by, message, at);
 }
 
+/**
+ * A good one is news behind a failed one alone: a region may answer what is small and let its users starve, and then it is
+ * theirs to say when they are served again.
+ */
 export function probed(state: GlobalState, region: RegionState, result: RegionProbe): void {
-  const { breaker } = region;
+  const { breaker, probe: before } = region;
   region.probe = { ...result, atMs: state.nowMs };
   if (result.kind !== 'failed') region.dead = false;
   if (result.kind === 'failed') failedAt(state, region, PROBE);
-  else if (result.kind === 'busy') breaker.neutral(PROBE);
-  else {
-    breaker.sent(PROBE, state.nowMs);
+  else if (result.kind === 'good' && (before?.kind ?? 'failed') === 'failed') {
     breaker.succeeded(PROBE);
   }
 }
