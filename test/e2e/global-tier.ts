@@ -49,6 +49,9 @@ export class ScriptedRegion {
   /** What was refused, by why. */
   readonly refused: string[] = [];
   script: Script = WHATEVER;
+  /** Where the global router's link listener is; its region dials `linkPort` where that is set: a proxy before it. */
+  linksPort = 0;
+  linkPort: number | null = null;
   private readonly engine: ScriptedEngine;
   private readonly door: ContextDoor;
   private link: LinkClient<RegionChildMessage> | null = null;
@@ -87,10 +90,16 @@ export class ScriptedRegion {
     return this.up !== null;
   }
 
+  /** Of its tier listener. */
+  get port(): number {
+    return Number(new URL(this.engine.url).port);
+  }
+
   dial(linksPort: number, runtime: RoleRuntime): void {
+    this.linksPort = linksPort;
     this.link = startLinkClient({
       words: REGION_OF_ROUTERS,
-      urls: [`ws://127.0.0.1:${linksPort}`],
+      urls: [`ws://127.0.0.1:${this.linkPort ?? linksPort}`],
       secret: this.options.linkSecrets[0] ?? null,
       runtime,
       limits: REGION_LINK_LIMITS,
@@ -123,6 +132,12 @@ export class ScriptedRegion {
       arrived: [],
     });
     this.seq += 1;
+  }
+
+  /** Credit for what it may be sent from afar, ms of prefill. */
+  grant(prefillMs: number): void {
+    if (this.up === null) return;
+    this.link?.send(this.up, { kind: 'grant', pool: REPORT.pool, prefillMs, lifeMs: 5_000 });
   }
 
   /** Ends its link for good. */
@@ -239,6 +254,14 @@ export async function startTier(
     metric: (name) => metricRows(router.adminPort, name),
     async close() {
       await Promise.all(regions.map((region) => region.close()));
+      // However its requests ended: nothing of them is left.
+      const left = () => {
+        const { openRequests, attempts, queued, bodyBytes } = router.status();
+        return { openRequests, attempts, queued: queued.requests, bodyBytes };
+      };
+      await until(() => Object.values(left()).every((figure) => figure === 0), {
+        says: () => JSON.stringify(left()),
+      });
       await router.close();
     },
   };

@@ -1,5 +1,5 @@
-// A TCP connection between an agent and a router that a test can disturb: cut it, let nothing through, or let everything
-// through late. What is late comes in order.
+// A TCP connection between two processes of ours that a test can disturb: cut it, let nothing through, or let what is written
+// through late, some of it late, or held until there is a pause. What is late comes in order.
 
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -10,13 +10,18 @@ export type LinkTrouble =
   | { readonly kind: 'cut' }
   /** Connections stand, and what is written into them is lost. */
   | { readonly kind: 'hole' }
-  | { readonly kind: 'late'; readonly ms: number };
+  | { readonly kind: 'late'; readonly ms: number }
+  /** Of what is written, every `nth` piece is lost, and comes again after `ms`: all behind it waits, as TCP has it. */
+  | { readonly kind: 'lossy'; readonly nth: number; readonly ms: number }
+  /** A hop that buffers: what comes is held until nothing more has come for `quietMs`. */
+  | { readonly kind: 'held'; readonly quietMs: number };
 
 export class LinkProxy {
   private readonly server: Server;
   private readonly target: () => number;
   private readonly sockets = new Set<Socket>();
   private trouble: LinkTrouble = { kind: 'none' };
+  private pieces = 0;
 
   private constructor(target: () => number) {
     this.target = target;
@@ -30,8 +35,12 @@ export class LinkProxy {
     return proxy;
   }
 
+  get port(): number {
+    return (this.server.address() as AddressInfo).port;
+  }
+
   get url(): string {
-    return `ws://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+    return `ws://127.0.0.1:${this.port}`;
   }
 
   set(trouble: LinkTrouble): void {
@@ -44,6 +53,14 @@ export class LinkProxy {
   async close(): Promise<void> {
     this.cut();
     await new Promise((resolve) => this.server.close(resolve));
+  }
+
+  private lateMs(): number {
+    const { trouble } = this;
+    if (trouble.kind === 'late') return trouble.ms;
+    if (trouble.kind !== 'lossy') return 0;
+    this.pieces += 1;
+    return this.pieces % trouble.nth === 0 ? trouble.ms : 0;
   }
 
   private cut(): void {
@@ -69,7 +86,8 @@ export class LinkProxy {
     from.on('data', (bytes: Buffer) => {
       const { trouble } = this;
       if (trouble.kind === 'hole') return;
-      line.add(bytes, trouble.kind === 'late' ? trouble.ms : 0);
+      if (trouble.kind === 'held') return line.hold(bytes, trouble.quietMs);
+      line.add(bytes, this.lateMs());
     });
   }
 }
@@ -78,6 +96,8 @@ export class LinkProxy {
 class Line {
   private readonly to: Socket;
   private readonly waiting: { readonly dueMs: number; readonly bytes: Buffer }[] = [];
+  private held: Buffer[] = [];
+  private quiet: NodeJS.Timeout | undefined;
 
   constructor(to: Socket) {
     this.to = to;
@@ -88,6 +108,15 @@ class Line {
     if (first && lateMs === 0) return void this.to.write(bytes);
     this.waiting.push({ dueMs: performance.now() + lateMs, bytes });
     if (first) setTimeout(() => this.flush(), lateMs);
+  }
+
+  hold(bytes: Buffer, quietMs: number): void {
+    this.held.push(bytes);
+    clearTimeout(this.quiet);
+    this.quiet = setTimeout(() => {
+      this.add(Buffer.concat(this.held), 0);
+      this.held = [];
+    }, quietMs);
   }
 
   private flush(): void {
