@@ -1,10 +1,13 @@
 // What the whole router is to reach, and whether a run's rows do. An aim whose cell was not measured is not spoken of.
 
+import { TWO_TIERS_CELLS } from './cells.ts';
 import type { Row } from './report.ts';
 
 export interface Aim {
   readonly cell: string;
   readonly figure: string;
+  /** Whose figure. Absent: the whole router's. */
+  readonly arm?: string;
   /** At most this, or less than this arm's figure of the same run. */
   readonly most: number | { readonly below: string };
 }
@@ -19,6 +22,7 @@ export interface Verdict {
 
 /** The arm that aims are for: everything on. */
 const WHOLE = 'spillway';
+export const TWO_TIERS_ARM = 'spillway-two-tiers';
 const PEER = 'vllm-router-cache-aware';
 
 export const AIMS: readonly Aim[] = [
@@ -32,6 +36,9 @@ export const AIMS: readonly Aim[] = [
   { cell: 'json-16', figure: 'timesNginx', most: 3.0 },
   { cell: 'streams-64', figure: 'addedTtftMsP50', most: 0.3 },
   { cell: 'streams-64', figure: 'addedTtftMsP99', most: 1.5 },
+  ...TWO_TIERS_CELLS.map(({ name: cell }) => ({
+    ...{ cell, figure: 'timesOneTier', arm: TWO_TIERS_ARM, most: 2 },
+  })),
   { cell: 'bodies-1m', figure: 'loopDelayMsP999', most: 10 },
   { cell: 'writes-64', figure: 'writesPerUpstreamChunk', most: 1 },
   { cell: 'memory-100k', figure: 'growthBytesPerRequest', most: 64 },
@@ -44,7 +51,7 @@ export function verdicts(rows: readonly Row[], aims: readonly Aim[] = AIMS): Ver
     return typeof value === 'number' ? value : null;
   };
   return aims.flatMap((aim) => {
-    const measured = figure(aim, WHOLE);
+    const measured = figure(aim, aim.arm ?? WHOLE);
     const bound = typeof aim.most === 'number' ? aim.most : figure(aim, aim.most.below);
     if (measured === null || bound === null) return [];
     const met = typeof aim.most === 'number' ? measured <= bound : measured < bound;

@@ -24,6 +24,8 @@ export interface RunningArm {
   readonly url: string;
   /** Its processes' CPU and memory are the proxy's; null where there is none. */
   readonly group: ProcessGroup | null;
+  /** A second tier's: its CPU counts, too. */
+  readonly behind?: ProcessGroup;
   stop(): Promise<void>;
 }
 

@@ -43,6 +43,12 @@ export const CELLS: readonly Cell[] = [
   cell('json-16', JSON_16, true),
 ];
 
+/** The first tier's router and a second before it, each beside the first alone. */
+export const TWO_TIERS_CELLS: readonly Cell[] = [
+  cell('two-tiers-json-16', JSON_16),
+  cell('two-tiers-streams-64', STREAMS_64),
+];
+
 /** ms that a block of a cell is measured for: one stream at a time needs longer for a handful of requests. */
 export function blockMs({ shape }: Cell, quick: boolean): number {
   if (quick) return 1_200;

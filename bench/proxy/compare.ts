@@ -11,6 +11,8 @@ import { quantile } from '../../test/engines/quantile.ts';
 
 export interface Block {
   readonly cpuS: number;
+  /** Of these, those of a second tier. Absent: there is none. */
+  readonly cpuSBehind?: number;
   readonly completed: number;
   readonly ttftMs: readonly number[];
   readonly wrong: number;
@@ -96,7 +98,8 @@ export function ttft(blocks: readonly Block[], q: number): number {
   return quantile(all, q) ?? Number.NaN;
 }
 
-function cpuUs({ cpuS, completed }: Block): number {
+/** CPU µs a request. */
+export function cpuUs({ cpuS, completed }: Pick<Block, 'cpuS' | 'completed'>): number {
   return (cpuS * 1e6) / Math.max(1, completed);
 }
 

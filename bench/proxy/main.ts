@@ -20,7 +20,7 @@ import {
   type ArmPlace,
   type RunningArm,
 } from './arms.ts';
-import { blockMs, CELLS, JSON_16, WARM_STREAMS, type Cell } from './cells.ts';
+import { blockMs, CELLS, JSON_16, TWO_TIERS_CELLS, WARM_STREAMS, type Cell } from './cells.ts';
 import { figuresOf, runGroup, ttft, type Group } from './compare.ts';
 import {
   idleStreams,
@@ -34,6 +34,7 @@ import { PEER_ARMS } from './peer-arms.ts';
 import { HAPROXY, NGINX, versionOf } from './plain-arms.ts';
 import { exitCode, rowOf, skippedLine, tableHeader, tableLine, type Row } from './report.ts';
 import { DECIDE, FORWARD, OBSERVED, SPILLWAY_ARM } from './spillway-arms.ts';
+import { twoTiers } from './two-tiers.ts';
 
 const LADDER: readonly Arm[] = [FORWARD, DECIDE, OBSERVED, SPILLWAY_ARM];
 const EXTRAS = ['idle-1000', 'bodies-1m', 'writes-64', 'memory-100k'] as const;
@@ -46,7 +47,7 @@ const USAGE = `usage: npm run bench:proxy -- [--quick] [--peers] [--cell NAME…
 --quick: three cells, nginx and the whole router, within 50 s. --peers: other routers, too, installed where they are missing.
 --cell, --arm: only these. --json: one object on stdout, the table on stderr.
 --strict: what could not run, and an aim that is missed, makes the status 1.
-Cells: ${[...CELLS.map(({ name }) => name), ...EXTRAS].join(', ')}
+Cells: ${[...[...CELLS, ...TWO_TIERS_CELLS].map(({ name }) => name), ...EXTRAS].join(', ')}
 Arms: ${[HAPROXY, ...LADDER, ...PEER_ARMS].map(({ name }) => name).join(', ')}`;
 
 const { values: flags } = parseArgs({
@@ -92,6 +93,8 @@ async function run(folder: string): Promise<void> {
   if (why !== null) skipped.push(skippedLine(NGINX.name, `${why}; every ratio is to it`));
   else if (cells.length > 0) await ratios(place, usable, cells);
   if (!flags.quick) await extras(place, usable);
+  const tiered = TWO_TIERS_CELLS.filter(wanted);
+  if (tiered.length > 0 && usable.includes(SPILLWAY_ARM)) await secondTier(place, tiered);
   await backend.stop(1_000);
 }
 
@@ -184,13 +187,26 @@ async function extras(place: ArmPlace, arms: readonly Arm[]): Promise<void> {
   for (const name of EXTRAS) {
     if (!wanted({ name }) || (!whole && name !== 'idle-1000')) continue;
     say(`\n${name}`);
-    const seen = await looks[name]().catch((error: unknown) => {
-      skipped.push(skippedLine(name, String(error)));
-      return { lines: [], rows: [] };
-    });
-    for (const line of seen.lines) say(`  ${line}`);
-    rows.push(...seen.rows);
+    await tellExtra(name, looks[name]());
   }
+}
+
+async function secondTier(place: ArmPlace, cells: readonly Cell[]): Promise<void> {
+  const { quick } = flags;
+  say('\ntwo-tiers');
+  await tellExtra(
+    'two-tiers',
+    twoTiers(place, { cells, quick, groups: quick ? 1 : GROUPS, warmUp }),
+  );
+}
+
+async function tellExtra(name: string, looking: Promise<Extra>): Promise<void> {
+  const seen = await looking.catch((error: unknown) => {
+    skipped.push(skippedLine(name, String(error)));
+    return { lines: [], rows: [] };
+  });
+  for (const line of seen.lines) say(`  ${line}`);
+  rows.push(...seen.rows);
 }
 
 function finish(): void {

@@ -1,5 +1,6 @@
 // One block: a load for some seconds, the CPU that the proxy's processes used in it, and what the clients saw.
 
+import type { ProcessGroup } from '../../test/engines/process-group.ts';
 import { delay } from '../../test/engines/wait.ts';
 import type { RunningArm } from './arms.ts';
 import type { Block } from './compare.ts';
@@ -18,14 +19,17 @@ export async function measureBlock(
   load.start();
   await delay(streamMs(shape) + SETTLE_MS);
   load.take();
-  const before = cpuOf(arm);
+  const before = cpuOf(arm.group);
+  const beforeBehind = cpuOf(arm.behind);
   await delay(blockMs);
-  const cpuS = cpuOf(arm) - before;
+  const cpuSBehind = cpuOf(arm.behind) - beforeBehind;
+  const cpuS = cpuOf(arm.group) - before + cpuSBehind;
   const seen = load.take();
   await load.stop();
   const last = load.take();
   return {
     cpuS,
+    ...(arm.behind === undefined ? {} : { cpuSBehind }),
     completed: seen.completed,
     ttftMs: seen.ttftMs,
     wrong: seen.wrong + last.wrong,
@@ -33,6 +37,6 @@ export async function measureBlock(
   };
 }
 
-function cpuOf({ group }: RunningArm): number {
-  return group === null ? 0 : cpuSeconds(group.pid);
+function cpuOf(group: ProcessGroup | null | undefined): number {
+  return group ? cpuSeconds(group.pid) : 0;
 }

@@ -28,7 +28,7 @@ import {
 } from './arms.ts';
 import { RARE_REPORTS_MS } from './product-options.ts';
 
-const SPILLWAY = join(import.meta.dirname, '..', '..', 'bin', 'spillway');
+export const SPILLWAY = join(import.meta.dirname, '..', '..', 'bin', 'spillway');
 
 export const FORWARD: Arm = {
   name: 'spillway-forward',
@@ -102,7 +102,7 @@ export async function spillway(
   return running(name, clients, { router, agent });
 }
 
-async function startAgent(
+export async function startAgent(
   name: string,
   { folder, replicas }: ArmPlace,
   links: number,
