@@ -77,6 +77,17 @@ describe('what a region reports as away from home', () => {
     expect(memory.find('k5', LIMITS, 1_000)).toBeNull();
   });
 
+  test('is taken back by the reporter that told of it last alone', () => {
+    const memory = new ConversationMemory();
+    const other = { reporter: 'r2', region: THERE };
+    memory.reported(by, away(['a']), at(1_000));
+    memory.reported(other, away(['a']), at(1_100));
+    memory.reported(by, away([], { gone: ['a'], snapshot: true }), at(1_200));
+    expect(memory.find('a', LIMITS, 1_200)?.region).toBe(THERE);
+    memory.reported(other, away([], { gone: ['a'] }), at(1_200));
+    expect(memory.find('a', LIMITS, 1_200)).toBeNull();
+  });
+
   test('is bounded', () => {
     const memory = new ConversationMemory();
     memory.reported(by, away(['a', 'b', 'c', 'd', 'e']), at(1_000));

@@ -31,35 +31,37 @@ export const TURNS_LOOKED_UP = 8;
 /** Routers of regions of which is known what they told: each process has a name of its own. */
 const REPORTERS_MAX = 1_024;
 
+/** `reporter` told of it last: that one alone takes it back. */
+interface Told {
+  readonly dwelling: Dwelling;
+  readonly reporter: string;
+}
+
 /** A bounded memory by key; the least recently noted goes first. */
-class Memory {
-  readonly #entries = new Map<string, Dwelling>();
+class Memory<T> {
+  readonly #entries = new Map<string, T>();
 
   get size(): number {
     return this.#entries.size;
   }
 
-  get(key: string): Dwelling | null {
+  get(key: string): T | null {
     return this.#entries.get(key) ?? null;
   }
 
-  /** Returns the key that had to go for it. */
-  set(key: string, dwelling: Dwelling, max: number): string | null {
+  /** Returns what had to go for it. */
+  set(key: string, entry: T, max: number): readonly [string, T] | null {
     this.#entries.delete(key);
-    this.#entries.set(key, dwelling);
+    this.#entries.set(key, entry);
     if (this.#entries.size <= max) return null;
-    const [oldest] = this.#entries.keys();
+    const [oldest] = this.#entries;
     if (oldest === undefined) return null;
-    this.#entries.delete(oldest);
+    this.#entries.delete(oldest[0]);
     return oldest;
   }
 
   delete(key: string): void {
     this.#entries.delete(key);
-  }
-
-  keys(): IterableIterator<string> {
-    return this.#entries.keys();
   }
 }
 
@@ -80,9 +82,9 @@ export interface AffinityLimits {
 }
 
 export class ConversationMemory {
-  readonly #own = new Memory();
-  readonly #away = new Memory();
-  /** Which reporter (a router of a region) has told of which keys; the one that has spoken last is last. */
+  readonly #own = new Memory<Dwelling>();
+  readonly #away = new Memory<Told>();
+  /** Of each reporter (a router of a region) the keys that it told of last; the one that has spoken last is last. */
   readonly #told = new Map<string, Set<string>>();
 
   /** Conversations of which this router knows: sent by itself, told by regions. */
@@ -93,7 +95,7 @@ export class ConversationMemory {
   /** What is known at one point; of two that know it, the one that served it last. */
   find(key: string, limits: AffinityLimits, nowMs: number): Dwelling | null {
     const own = this.#own.get(key);
-    const away = this.#away.get(key);
+    const away = this.#away.get(key)?.dwelling ?? null;
     const newest = own !== null && (away === null || own.atMs >= away.atMs) ? own : away;
     if (newest === null || nowMs - newest.atMs > limits.affinityLifeMs) return null;
     return newest;
@@ -113,17 +115,18 @@ export class ConversationMemory {
     if (report.snapshot) this.#forget(reporter);
     const told = this.#toldBy(reporter);
     for (const key of report.gone) {
-      if (told.delete(key)) this.#drop(key, region);
+      if (told.delete(key)) this.#away.delete(key);
     }
     for (const { key, tokens, idleMs, awayForMs } of report.here) {
       const { nowMs, limits } = at;
       const sinceMs = nowMs - awayForMs;
       const dwelling = { region, tokens, atMs: nowMs - idleMs, sinceMs, movedMs: sinceMs };
       const before = this.#away.get(key);
-      if (before !== null && before.atMs > dwelling.atMs) continue;
+      if (before !== null && before.dwelling.atMs > dwelling.atMs) continue;
+      if (before !== null) this.#told.get(before.reporter)?.delete(key);
       told.add(key);
-      const evicted = this.#away.set(key, dwelling, limits.affinityMax);
-      if (evicted !== null) this.#untell(evicted);
+      const evicted = this.#away.set(key, { dwelling, reporter }, limits.affinityMax);
+      if (evicted !== null) this.#told.get(evicted[1].reporter)?.delete(evicted[0]);
     }
   }
 
@@ -142,14 +145,6 @@ export class ConversationMemory {
   #forget(reporter: string): void {
     for (const key of this.#told.get(reporter) ?? []) this.#away.delete(key);
     this.#told.delete(reporter);
-  }
-
-  #drop(key: string, region: RegionId): void {
-    if (this.#away.get(key)?.region === region) this.#away.delete(key);
-  }
-
-  #untell(key: string): void {
-    for (const told of this.#told.values()) told.delete(key);
   }
 }
 
