@@ -70,6 +70,7 @@ export function headroomMs(
 ): number | null {
   const { uplink } = state.config;
   if (uplink === undefined || state.draining) return 0;
+  if (!readyTargets(state, pool).some((target) => isOpen(state, target))) return 0;
   const queueMs = regionQueueMs({ ...report, queuedPrefillMs: [queuedHereMs(pool)] });
   const inflow = pool.inflow.before(Number.POSITIVE_INFINITY, state.nowMs);
   const inflowPerMs = inflow.workPerMs * routersOf(pool);
@@ -92,14 +93,18 @@ function roomMs(pool: PoolState, { kvRoomTokens }: RegionPoolReport): number | n
   return conversations * prefillMs(poolCurve(pool).curve, meanPromptTokens, 0);
 }
 
-/** Those that take new requests now. */
+/** Those that take new requests now; where all of them ask for time, those that will: a queue is no loss of capacity. */
 function readyTargets(state: RegionalState, pool: PoolState): readonly TargetState[] {
   const slow = slowOut(pool);
   const ready = targetsOf(pool).filter((target) => isReady(target, slow));
   const broken = pool.roster.breakers.tripped === 0 ? null : ejected(ready, state.nowMs);
-  return ready.filter(
-    (target) => target.pausedUntilMs <= state.nowMs && broken?.has(target) !== true,
-  );
+  const sound = broken === null ? ready : ready.filter((target) => !broken.has(target));
+  const open = sound.filter((target) => isOpen(state, target));
+  return open.length > 0 ? open : sound;
+}
+
+function isOpen({ nowMs }: RegionalState, { pausedUntilMs }: TargetState): boolean {
+  return pausedUntilMs <= nowMs;
 }
 
 function observedAgoMs({ nowMs }: RegionalState, pool: PoolState): number | null {

@@ -8,6 +8,7 @@ import type {
   RegionReportMessage,
   RegionWelcome,
 } from '../../shared/protocol/region-messages.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
 import type { TierFacts } from '../policy/request-events.ts';
 import { attemptIn, chainOf, CoreRig, COMPLETE } from './core.harness.ts';
 import type { RouterEffect } from './events.ts';
@@ -15,6 +16,7 @@ import type { RouterEffect } from './events.ts';
 const REGION = 'tokyo' as RegionId;
 const POOL = 'pool' as PoolId;
 const WALL_MS = 1_700_000_000_000;
+const BUSY: AttemptResult = { kind: 'backPressure', status: 503, retryAfterMs: 60_000 };
 
 function rigOf(settings: Partial<UplinkSettings> = {}): CoreRig {
   return new CoreRig({
@@ -245,6 +247,20 @@ describe('what a report says of a pool', () => {
       waitingPrefillMs: 800,
       pending: [{ replicas: 2, etaMs: 30_000 }],
     });
+  });
+
+  test('counts replicas that all ask for time: a queue is no loss of capacity', () => {
+    const rig = rigOf();
+    rig.ready('a');
+    rig.ready('b');
+    const { lease } = attemptIn(rig.arrive());
+    const second = attemptIn(rig.end(lease, BUSY));
+    welcomed(rig);
+    expect(poolNow(rig).readyReplicas).toBe(1);
+    rig.end(second.lease, BUSY);
+    expect(poolNow(rig).readyReplicas).toBe(2);
+    demand(rig, 10_000);
+    expect(grantsIn(rig.pass(1_250))).toBe(0);
   });
 
   test('lets those that do not tell what waits be as those that do', () => {
