@@ -7,6 +7,7 @@ import {
   decisionIn,
   type GlobalRig,
   kindOf,
+  RESET,
   tenantOf,
   turnsOf,
 } from './core.harness.ts';
@@ -43,6 +44,23 @@ describe('a conversation', () => {
     // Eight ends are looked up.
     expect(attemptIn(rig.arrive({ prompts: [turnsOf(7, 9)] })).region).toBe('sg');
     expect(attemptIn(rig.arrive({ prompts: [turnsOf(7, 10)] })).region).toBe('jp');
+  });
+
+  test('that goes elsewhere since its home is out is away, so that everybody finds it when home is back', () => {
+    const rig = asia();
+    const failed = attemptIn(rig.arrive({ prompts: [turnsOf(7, 1)] }));
+    expect(failed).toMatchObject({ region: 'jp', away: false });
+    expect(attemptIn(rig.end(failed.lease, RESET))).toMatchObject({ region: 'sg', away: true });
+    rig.pass(10_001);
+    for (const region of ['sg', 'eu']) rig.report(region);
+    expect(attemptIn(rig.arrive())).toMatchObject({ region: 'sg', away: true });
+    rig.report('jp');
+    expect(attemptIn(rig.arrive())).toMatchObject({ region: 'jp', away: false });
+  });
+
+  test('that goes elsewhere by the rules of its tenant is at home there', () => {
+    const rig = asia({ tenants: { t: tenantOf(['sg']) } });
+    expect(attemptIn(rig.arrive())).toMatchObject({ region: 'sg', away: false });
   });
 
   test('that nobody knows lives at home, and does not pass the gate', () => {

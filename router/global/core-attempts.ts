@@ -90,13 +90,17 @@ export function clientLeftMs(
 function deadlinesOf(state: GlobalState, request: RequestState, place: Place) {
   const { stream, maxTokens } = request.request;
   const { estimate, prefillMs } = place;
-  const waitMs = (estimate?.queueMs ?? 0) + (estimate?.networkMs ?? 0);
+  const { settings } = state;
+  // Whatever a region says of itself: who never hears from it is told in time.
+  const within = (ms: number): number => Math.min(ms, settings.firstTokenMaxMs);
+  const waitMs = within((estimate?.queueMs ?? 0) + (estimate?.networkMs ?? 0));
   return attemptDeadlines(
     {
-      ...{ stream, maxTokens, waitMs, prefillMs, itlMs: null, largestPrefillMs: null },
+      ...{ stream, maxTokens, waitMs, prefillMs: within(prefillMs) },
+      ...{ itlMs: null, largestPrefillMs: null },
       clientLeftMs: clientLeftMs(state, request),
     },
-    state.settings,
+    settings,
   );
 }
 
@@ -120,7 +124,7 @@ function toldOf(
 ) {
   const { weighing, place } = opening;
   const { tenant } = weighing;
-  const away = weighing.home !== null && weighing.home.region !== place.region;
+  const away = weighing.homeByRule !== null && weighing.homeByRule !== place.region;
   const sinceMs = lease.conversation?.sinceMs ?? state.nowMs;
   return {
     ...{ tenant: request.request.tenant, saltGroup: tenant.saltGroup, away },

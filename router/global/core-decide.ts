@@ -21,7 +21,7 @@ import { draw, mostProbable } from '../policy/pick.ts';
 import { regionProbabilities } from '../policy/region-estimate.ts';
 import { isInSight } from './core-regions.ts';
 import type { GlobalState, RegionPool, RequestState } from './core-state.ts';
-import { weigh, type Place, type Weighing } from './core-weigh.ts';
+import { nearest, weigh, type Place, type Weighing } from './core-weigh.ts';
 
 export interface Verdict {
   readonly decision: GlobalDecision;
@@ -128,9 +128,8 @@ class Rules {
 
   /** No cache to go after, and nothing that takes a share of a queue. */
   #anyOpen(home: Place): Outcome {
-    if (home.pausedUntilMs === null) return this.#send(home, 'home');
-    const open = this.#weighing.places.find(({ pausedUntilMs }) => pausedUntilMs === null);
-    return open === undefined ? this.#wait(home) : this.#send(open, 'home');
+    const open = nearest(this.#weighing.places.filter((each) => each.pausedUntilMs === null));
+    return open === null ? this.#wait(home) : this.#send(open, 'home');
   }
 
   #begin(home: Place): Outcome {
@@ -162,7 +161,7 @@ class Rules {
 
   #isAdmitted({ gate }: RegionPool): boolean {
     const { settings, nowMs } = this.#state;
-    return gate.wouldAdmit(this.#request.attempts > 0, settings, nowMs);
+    return gate.wouldAdmit(this.#request.counted, settings, nowMs);
   }
 
   /** It has not moved for so long, as far as is known. */

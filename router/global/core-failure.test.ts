@@ -7,10 +7,14 @@ import {
   attemptsIn,
   COMPLETE,
   decisionIn,
+  EU,
+  JP,
   kindOf,
   refusalIn,
   RESET,
+  SG,
   tenantOf,
+  turnsOf,
 } from './core.harness.ts';
 
 describe('an attempt that fails before the client has seen anything', () => {
@@ -125,6 +129,123 @@ describe('a region that asks for time', () => {
     const rig = asia({ tenants: { t: tenantOf(['jp']) } });
     rig.end(attemptIn(rig.arrive({ clientDeadlineMs: 400 })).lease, busy(2_000));
     expect(kindOf(rig.arrive())).toEqual(['send', 'only_region', 'jp']);
+  });
+
+  test('is not asked again at once for a client in haste, which waits as long or is told so', () => {
+    const rig = asia();
+    const patient = rig.end(attemptIn(rig.arrive({ clientDeadlineMs: 9_000 })).lease, busy(2_000));
+    expect(kindOf(patient)).toEqual(['queue', 'all_paused', null]);
+    expect(attemptsIn(rig.pass(1_900))).toEqual([]);
+    expect(attemptsIn(rig.pass(100))).toHaveLength(1);
+    const hasty = rig.end(attemptIn(rig.arrive({ clientDeadlineMs: 1_000 })).lease, busy(2_000));
+    expect(refusalIn(hasty)).toMatchObject({
+      ...{ code: 'fleet_saturated', decision: { reason: 'deadline_unreachable' } },
+    });
+    expect(refusalIn(hasty)?.retryAfterMs).toBeGreaterThanOrEqual(2_000);
+  });
+
+  test('has its share of new conversations served on credit elsewhere, while the others wait', () => {
+    const rig = asia({ settings: { spillIntervalMs: 2_000 } });
+    for (let n = 0; n < 40; n += 1) {
+      rig.pass(500);
+      rig.report('jp', { waitingPrefillMs: 4_000 });
+      rig.report('sg');
+      rig.grant('sg', 1_000);
+    }
+    expect(rig.core.status(rig.nowMs).regions[0]?.pools[0]?.spill.share).toBe(0.5);
+    rig.end(attemptIn(rig.arrive()).lease, busy(8_000));
+    const kinds = Array.from({ length: 40 }, () => {
+      rig.grant('sg', 1_000);
+      return decisionIn(rig.arrive())?.kind;
+    });
+    const count = (kind: string): number => kinds.filter((each) => each === kind).length;
+    expect([count('spill'), count('queue')]).toEqual([20, 20]);
+  });
+
+  test.each([
+    ['list of prompts', { prompts: [turnsOf(1, 1), turnsOf(2, 1)] }],
+    ['input to embed', { work: 'prefill' as const }],
+  ])('sends no %s to a neighbour that gave no credit', (_, more) => {
+    const rig = asia();
+    rig.end(attemptIn(rig.arrive()).lease, busy(2_000));
+    expect(kindOf(rig.arrive(more))).toEqual(['queue', 'all_paused', null]);
+  });
+
+  test('has what takes no engine done by the next nearest', () => {
+    const rig = asia({ regions: [JP, EU, SG] });
+    rig.end(attemptIn(rig.arrive()).lease, busy(2_000));
+    expect(kindOf(rig.arrive({ work: 'light', prompts: [] }))).toEqual(['send', 'home', 'sg']);
+  });
+});
+
+describe('a breaker that lets one request through', () => {
+  /** Japan has failed three times and is asked again by one request. */
+  const trial = () => {
+    const rig = asia({ tenants: { t: tenantOf(null) } });
+    for (let n = 0; n < 3; n += 1) rig.end(attemptIn(rig.arrive()).lease, RESET);
+    rig.pass(5_100);
+    for (const region of ['jp', 'sg', 'eu']) rig.report(region);
+    const open = attemptIn(rig.arrive());
+    expect(open.region).toBe('jp');
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
+    return { rig, open };
+  };
+
+  test('lets the others through when that one has its first token, not when its stream has ended', () => {
+    const { rig, open } = trial();
+    rig.handle({ kind: 'firstToken', lease: open.lease });
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+
+  test('lets another through where that one was called back', () => {
+    const { rig, open } = trial();
+    rig.configure({ tenants: new Map([['t', tenantOf(['sg'])]]) });
+    rig.end(open.lease, { kind: 'serverFault', cause: 'abort', detail: '' });
+    rig.configure({ tenants: new Map([['t', tenantOf(null)]]) });
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+});
+
+describe('a region without a ready replica', () => {
+  const LOADING = {
+    ...{ readyReplicas: 0, waitingPrefillMs: null, pending: [{ replicas: 1, etaMs: 60_000 }] },
+  };
+
+  test('gets nothing while another may serve, however near it is and whatever loads there', () => {
+    const rig = asia();
+    rig.report('jp', LOADING);
+    expect(kindOf(rig.arrive())).toEqual(['send', 'home', 'sg']);
+    const bound = asia({ tenants: { t: tenantOf(['jp'], ['sg']) } });
+    bound.report('jp', LOADING);
+    expect(kindOf(bound.arrive())).toEqual(['send', 'only_region', 'sg']);
+  });
+
+  test('is waited for where no other may serve and something loads there', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    rig.report('jp', LOADING);
+    expect(kindOf(rig.arrive())).toEqual(['send', 'only_region', 'jp']);
+    rig.report('jp', { ...LOADING, pending: [] });
+    expect(refusalIn(rig.arrive())).toMatchObject({ code: 'no_healthy_region' });
+  });
+});
+
+describe('a region that claims what cannot be', () => {
+  test('keeps nobody waiting for ever', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    rig.pass(3_000);
+    rig.report('jp', { waitingPrefillMs: 1e18 });
+    expect(attemptIn(rig.arrive()).firstTokenTimeoutMs).toBeLessThan(600_000);
+  });
+
+  test('is believed again within half a minute', () => {
+    const rig = asia();
+    rig.pass(3_000);
+    rig.report('jp', { waitingPrefillMs: 1e18 });
+    for (let n = 0; n < 30; n += 1) {
+      rig.pass(1_000);
+      rig.report('jp');
+    }
+    expect(rig.core.status(rig.nowMs).regions[0]?.pools[0]?.queueMs).toBeLessThan(150);
   });
 });
 

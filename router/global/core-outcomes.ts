@@ -25,7 +25,8 @@ export function attemptEnded(
 ): void {
   const { request } = lease;
   closeLease(state, lease);
-  if (!lease.withdrawn) noteHealth(state, lease, result);
+  if (lease.withdrawn) lease.region.breaker.neutral(lease.id);
+  else noteHealth(state, lease, result);
   if (result.kind === 'complete') {
     noteServed(state, lease, result.usage?.completionTokens ?? 0);
     if (result.usage !== null) learn(state, request, result.usage);
@@ -62,14 +63,17 @@ function noteHealth(state: GlobalState, lease: LeaseState, result: AttemptResult
   else breaker.neutral(lease.id);
 }
 
-/** What a client's own haste was refused for says nothing of how long others would wait. */
+/** What a client's own haste was refused for says nothing of how long others would wait: it alone waits. */
 function pause(
   state: GlobalState,
-  { request, pool }: LeaseState,
+  { request, region, pool }: LeaseState,
   retryAfterMs: number | null,
 ): void {
   const { priority, clientDeadlineMs } = request.request;
-  if (clientDeadlineMs !== null) return;
+  if (clientDeadlineMs !== null) {
+    request.askedToWaitMs.set(region.id, pauseUntilMs(0, retryAfterMs, state.nowMs));
+    return;
+  }
   const before = pool.pause !== null && pool.pause.untilMs > state.nowMs ? pool.pause : null;
   const untilMs = pauseUntilMs(before?.untilMs ?? 0, retryAfterMs, state.nowMs);
   pool.pause = { untilMs, priority: Math.min(priority, before?.priority ?? priority) };

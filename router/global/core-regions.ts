@@ -24,8 +24,10 @@ import {
 } from './core-state.ts';
 
 const CLOCK_OFFSET_ALARM_MS = 5_000;
-/** Pools of one region: more are not kept. */
+/** Pools of one region: one that nobody reports any more makes room for another. */
 const POOLS_MAX = 256;
+/** A queue that is said to be longer is so long: a slip or a lie is forgotten soon after. */
+const QUEUE_MAX_MS = 600_000;
 const LINKS_MAX = 256;
 /** Names a synthetic generation to a breaker. */
 const PROBE = 'probe';
@@ -112,24 +114,24 @@ export function reported(state: GlobalState, link: RegionLink, report: RegionRep
   link.report = report;
   link.receivedMs = state.nowMs;
   for (const pool of region.pools.values()) {
-    for (const seq of report.arrived) pool.own.seen(seq);
+    if (pool.own.count > 0) for (const seq of report.arrived) pool.own.seen(seq);
   }
-  for (const each of report.pools) {
-    const pool = poolOf(state, region, each.pool);
+  const named = new Set(report.pools.map(({ pool }) => pool));
+  for (const pool of region.pools.values()) if (!named.has(pool.id)) see(state, pool, false);
+  for (const id of named) {
+    const pool = poolOf(state, region, id);
     if (pool !== null) see(state, pool, true);
-  }
-  for (const pool of region.pools.values()) {
-    if (!report.pools.some((each) => each.pool === pool.id)) see(state, pool, false);
   }
 }
 
+/** Of a pool that was never reported nothing was asked. */
 export function granted(state: GlobalState, link: RegionLink, grant: GrantMessage): void {
-  const pool = poolOf(state, link.region, grant.pool);
-  pool?.purse.granted(link.id, grant, state.nowMs);
+  link.region.pools.get(grant.pool)?.purse.granted(link.id, grant, state.nowMs);
 }
 
 export function awayTold(state: GlobalState, link: RegionLink, message: AwayMessage): void {
-  const by = { reporter: link.routerId, region: link.region.id };
+  // What a router calls itself is its own word: it takes back nothing that another region has said.
+  const by = { reporter: `${link.region.id} ${link.routerId}`, region: link.region.id };
   const at = { limits: state.settings, nowMs: state.nowMs };
   state.memory.reported(by, message, at);
 }
@@ -226,17 +228,36 @@ function lastReportMs(region: RegionState): number {
 function poolOf(state: GlobalState, region: RegionState, id: PoolId): RegionPool | null {
   const known = region.pools.get(id);
   if (known !== undefined) return known;
-  if (region.pools.size >= POOLS_MAX) return null;
+  if (region.pools.size >= POOLS_MAX && !makeRoom(region)) {
+    state.limit('region_pools');
+    return null;
+  }
   const pool = newRegionPool(id, region, state.settings.smoothingHalfLifeMs);
   region.pools.set(id, pool);
   return pool;
 }
 
+/** Forgets a pool that nobody reports; false where there is none. */
+function makeRoom({ pools }: RegionState): boolean {
+  for (const [id, { sight, own }] of pools) {
+    if (sight === null && own.count === 0) return pools.delete(id);
+  }
+  return false;
+}
+
+/** Of each router one: what it says on a new link, before its old one is missed, is not another's. */
+function linksOf(state: GlobalState, region: RegionState): readonly RegionLink[] {
+  const oldestMs = state.nowMs - state.settings.staleGraceMs;
+  const latest = new Map<string, RegionLink>();
+  for (const link of region.links.values()) {
+    if (link.report !== null && link.receivedMs >= oldestMs) latest.set(link.routerId, link);
+  }
+  return [...latest.values()];
+}
+
 /** Merges what its routers say. `fresh`: one of them has just said it. */
 function see(state: GlobalState, pool: RegionPool, fresh: boolean): void {
-  const oldestMs = state.nowMs - state.settings.staleGraceMs;
-  const received = [...pool.region.links.values()].flatMap(({ report, receivedMs }) => {
-    if (receivedMs < oldestMs) return [];
+  const received = linksOf(state, pool.region).flatMap(({ report, receivedMs }) => {
     const of = report?.pools.find((each) => each.pool === pool.id);
     return of === undefined ? [] : [{ report: of, receivedMs }];
   });
@@ -251,6 +272,7 @@ function see(state: GlobalState, pool: RegionPool, fresh: boolean): void {
     unacknowledgedMs: 0,
     kvRoomWaitMs: sight.kvRoomWaitMs,
   });
-  pool.smoothed.note(queue, state.nowMs);
-  pool.lastQueuesMs = [pool.lastQueuesMs[1], queue];
+  const within = queue === null ? null : Math.min(queue, QUEUE_MAX_MS);
+  pool.smoothed.note(within, state.nowMs);
+  pool.lastQueuesMs = [pool.lastQueuesMs[1], within];
 }

@@ -28,7 +28,8 @@ export function arrive(state: GlobalState, request: RouteRequest): void {
 export function enter(state: GlobalState, request: RouteRequest): RequestState {
   return {
     ...{ request, arrivedMs: state.nowMs, attempts: 0, tried: new Set() },
-    ...{ metStale: false, lease: null, againMs: null, gone: false, failure: null },
+    ...{ metStale: false, askedToWaitMs: new Map(), counted: false },
+    ...{ lease: null, againMs: null, gone: false, failure: null },
   };
 }
 
@@ -36,11 +37,11 @@ export function enter(state: GlobalState, request: RouteRequest): RequestState {
 export function place(state: GlobalState, request: RequestState): void {
   const verdict = decide(state, request, { random: state.deps.random });
   const { decision, chosen, weighing } = verdict;
+  noteFlow(state, request, verdict);
   if (decision.kind === 'queue') {
     wait(state, request, verdict);
     return;
   }
-  noteFlow(state, request, verdict);
   if (chosen === null || weighing === null) {
     finish(state, request, { decision, failure: failureOf(state, request, verdict) });
     return;
@@ -130,13 +131,14 @@ function wait(state: GlobalState, request: RequestState, { decision, againMs }: 
   state.announced.push({ request: request.request.id, decision });
 }
 
-/** Its home's gate counts it, and knows what flows: that once, at its first attempt. */
+/** Its home's gate counts it, and knows what flows: that once, also where it waits. */
 function noteFlow(state: GlobalState, request: RequestState, { gate, weighing }: Verdict): void {
   const home = weighing?.home ?? null;
   if (weighing === null || home === null) return;
   const { kind } = weighing.conversation;
   if (kind === 'none') return;
-  const again = request.attempts > 0;
+  const again = request.counted;
+  request.counted = true;
   if (kind === 'new' && weighing.places.length > 1 && !again) {
     home.pool.flow.came(home.prefillMs, state.nowMs);
   }

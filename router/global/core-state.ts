@@ -107,6 +107,10 @@ export interface RequestState {
   /** Regions that failed it. */
   readonly tried: Set<RegionId>;
   metStale: boolean;
+  /** Regions that refused it for its own haste, and until when: nobody else is kept away from them. */
+  readonly askedToWaitMs: Map<RegionId, number>;
+  /** Its home's flow and gate have counted it. */
+  counted: boolean;
   lease: LeaseState | null;
   /** It waits for a pause to end, and is looked at again then; null: it does not wait. */
   againMs: number | null;

@@ -7,6 +7,7 @@ import { estimateTtft, keptTokens, type TtftEstimate } from '../policy/region-es
 import {
   filterRegions,
   type FilteredRegions,
+  type RegionFilterReason,
   type RegionDemand,
   type RegionView,
 } from '../policy/region-filter.ts';
@@ -44,6 +45,8 @@ export interface Weighing {
   readonly places: readonly Place[];
   /** The nearest; null where no region may serve it. */
   readonly home: Place | null;
+  /** The nearest by rules alone: what is served elsewhere while that one is out is away from home. */
+  readonly homeByRule: RegionState | null;
   readonly conversation: Conversation;
   readonly promptTokens: number;
 }
@@ -54,7 +57,7 @@ export type Conversation =
   | { readonly kind: 'lives'; readonly dwelling: Dwelling }
   /** Nobody knows where it lives, so it lives at home. */
   | { readonly kind: 'unknown' }
-  /** Nothing is generated: it has no cache to go after. */
+  /** It takes nothing of an engine's time: there is no queue to keep it out of. */
   | { readonly kind: 'none' };
 
 export function weigh(state: GlobalState, request: RequestState, tenant: TenantFacts): Weighing {
@@ -67,9 +70,11 @@ export function weigh(state: GlobalState, request: RequestState, tenant: TenantF
     const region = state.regions.get(id);
     const pool = region === undefined ? null : poolFor(region, asked.model);
     if (region === undefined || pool === null) return [];
-    return [placeOf(state, { asked, region, pool, conversation, size })];
+    return [placeOf(state, { request, asked, region, pool, conversation, size })];
   });
-  return { tenant, filtered, places, home: nearest(places), conversation, promptTokens };
+  const home = nearest(places);
+  const homeByRule = isOut(filtered) ? ruledHome(state, request, tenant) : (home?.region ?? null);
+  return { tenant, filtered, places, home, homeByRule, conversation, promptTokens };
 }
 
 /** The pool of a region that serves the model: the one with most ready replicas. */
@@ -104,19 +109,56 @@ export function chainOf(asked: RouteRequest): PromptChain | null {
   return asked.prompts[0] ?? null;
 }
 
-/** One breaker never leaves a request without a region that its tenant has: the last are tried all the same. */
+/**
+ * Where nothing is ready, what is on its way is waited for; and breakers never leave a request without a region that its
+ * tenant has: the last are tried all the same.
+ */
 function filter(state: GlobalState, request: RequestState, tenant: TenantFacts): FilteredRegions {
   const { model } = request.request;
   const demand = demandOf(tenant, model);
-  const views = [...state.regions.values()].map((region) => viewFor(state, region, request));
-  const filtered = filterRegions(views, demand);
-  if (filtered.eligible.length > 0 || ![...filtered.removed.values()].includes('breaker')) {
-    return filtered;
-  }
+  const regions = [...state.regions.values()];
+  const views = regions.map((region) => viewFor(state, region, request));
+  const now = filterRegions(views, demand);
+  if (now.eligible.length > 0) return now;
+  const coming = regions.map((region) => ({
+    ...viewFor(state, region, request),
+    hasCapacity: isComing(region, model),
+  }));
+  const soon = filterRegions(coming, demand);
+  if (soon.eligible.length > 0 || ![...soon.removed.values()].includes('breaker')) return soon;
   return filterRegions(
-    views.map((view) => ({ ...view, breakerOpen: false })),
+    coming.map((view) => ({ ...view, breakerOpen: false })),
     demand,
   );
+}
+
+/** Some of its replicas are ready or on their way. */
+function isComing(region: RegionState, model: string): boolean {
+  return poolFor(region, model)?.sight?.hasCapacity === true && !isLeaving(region);
+}
+
+const OUT: ReadonlySet<RegionFilterReason> = new Set<RegionFilterReason>([
+  ...(['excluded', 'unseen', 'no_capacity', 'breaker'] as const),
+]);
+
+/** Some region does not serve it now that its rules would let. */
+function isOut({ removed }: FilteredRegions): boolean {
+  for (const reason of removed.values()) if (OUT.has(reason)) return true;
+  return false;
+}
+
+function ruledHome(
+  state: GlobalState,
+  request: RequestState,
+  tenant: TenantFacts,
+): RegionState | null {
+  const views = [...state.regions.values()].map((region) => ({
+    ...viewFor(state, region, request),
+    ...{ seen: true, hasCapacity: true, breakerOpen: false, excluded: false },
+  }));
+  const { eligible } = filterRegions(views, demandOf(tenant, request.request.model));
+  const regions = eligible.flatMap((id) => state.regions.get(id) ?? []);
+  return nearest(regions.map((region) => ({ region })))?.region ?? null;
 }
 
 function demandOf(tenant: TenantFacts, model: string): RegionDemand {
@@ -141,16 +183,15 @@ function viewFor(state: GlobalState, region: RegionState, request: RequestState)
     ...viewOf(region),
     models: region.pools.size === 0 ? null : (models ?? []),
     seen: isSeen(state, region),
-    hasCapacity: pool?.sight?.hasCapacity === true && !isLeaving(region),
+    hasCapacity: (pool?.sight?.readyReplicas ?? 0) > 0 && !isLeaving(region),
     breakerOpen: region.breaker.blocks(state.nowMs),
     excluded: request.tried.has(region.id),
   };
 }
 
 function conversationOf(state: GlobalState, asked: RouteRequest): Conversation {
-  const chain = chainOf(asked);
-  if (chain === null) return { kind: 'none' };
-  const { turnEnds } = chain;
+  if (asked.work === 'light') return { kind: 'none' };
+  const turnEnds = chainOf(asked)?.turnEnds ?? [];
   if (turnEnds.length === 0) return { kind: 'new' };
   const { keys } = state.deps;
   const last = turnEnds.length - 1;
@@ -164,6 +205,7 @@ function conversationOf(state: GlobalState, asked: RouteRequest): Conversation {
 }
 
 interface PlaceInput {
+  readonly request: RequestState;
   readonly asked: RouteRequest;
   readonly region: RegionState;
   readonly pool: RegionPool;
@@ -172,7 +214,7 @@ interface PlaceInput {
 }
 
 function placeOf(state: GlobalState, input: PlaceInput): Place {
-  const { region, pool, asked, size } = input;
+  const { region, pool, size } = input;
   const rttMs = region.rtt.valueMs;
   const queue = queueMs(state, pool);
   const cachedTokens = cachedIn(state, input);
@@ -185,7 +227,7 @@ function placeOf(state: GlobalState, input: PlaceInput): Place {
   const known = rttMs !== null && queue !== null;
   return {
     ...{ region, pool, estimate: known ? parts : null, prefillMs: parts.prefillMs, cachedTokens },
-    pausedUntilMs: pauseOf(state, pool, asked.priority),
+    pausedUntilMs: pauseOf(state, pool, input.request),
   };
 }
 
@@ -205,21 +247,23 @@ function cachedIn(state: GlobalState, input: PlaceInput): number {
   return Math.round(kept);
 }
 
-function pauseOf(state: GlobalState, { pause }: RegionPool, priority: number): number | null {
-  if (pause === null || pause.untilMs <= state.nowMs || priority < pause.priority) return null;
-  return pause.untilMs;
+function pauseOf({ nowMs }: GlobalState, pool: RegionPool, request: RequestState): number | null {
+  const { pause, region } = pool;
+  const all = pause !== null && request.request.priority >= pause.priority ? pause.untilMs : 0;
+  const untilMs = Math.max(all, request.askedToWaitMs.get(region.id) ?? 0);
+  return untilMs > nowMs ? untilMs : null;
 }
 
 /** The least distance; the first in the configuration of those that nobody has measured. */
-function nearest(places: readonly Place[]): Place | null {
-  let best: Place | null = null;
+export function nearest<T extends Pick<Place, 'region'>>(places: readonly T[]): T | null {
+  let best: T | null = null;
   for (const place of places) {
     if (best === null || rttOf(place) < rttOf(best)) best = place;
   }
   return best;
 }
 
-function rttOf({ region }: Place): number {
+function rttOf({ region }: Pick<Place, 'region'>): number {
   return region.rtt.distanceMs ?? Number.POSITIVE_INFINITY;
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { RegionId } from '../../shared/model/ids.ts';
+import type { LinkId, PoolId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import {
   asia,
   attemptIn,
@@ -8,6 +8,7 @@ import {
   GlobalRig,
   JP,
   kindOf,
+  poolReport,
   refusalIn,
   SG,
   tenantOf,
@@ -219,6 +220,50 @@ describe('several routers of a region', () => {
       rig.report('jp');
     }
     expect(rig.core.status(rig.nowMs).regions[0]?.pools[0]?.queueMs).toBeCloseTo(0, 0);
+  });
+});
+
+describe('a router of a region', () => {
+  test('that comes back before its old link is missed is counted once', () => {
+    const rig = asia();
+    rig.report('jp', { queuedPrefillMs: 600 });
+    const hello = rig.hello('jp', { routerId: 'jp' as RouterId });
+    rig.handle({ ...{ kind: 'regionUp', link: 'new' as LinkId, region: 'jp' as RegionId }, hello });
+    for (let n = 0; n < 9; n += 1) {
+      rig.pass(1_000);
+      rig.report('new', { queuedPrefillMs: 600 });
+    }
+    expect(rig.core.status(rig.nowMs).regions[0]?.pools[0]?.queueMs).toBeLessThan(301);
+  });
+
+  test('may name new pools for ever: those that nobody names any more make room', () => {
+    const rig = asia();
+    for (let n = 0; n < 300; n += 1) rig.report('jp', { pool: `old-${n}` as PoolId });
+    const models = [{ name: 'x', revision: 'unknown', maxModelLen: null }];
+    rig.report('jp', { pool: 'new' as PoolId, models });
+    expect(kindOf(rig.arrive({ model: 'x' }))).toEqual(['send', 'only_region', 'jp']);
+    expect(rig.core.status(rig.nowMs).regions[0]?.pools).toHaveLength(256);
+  });
+
+  test('that names more pools at once than are kept is told of by a limit', () => {
+    const rig = asia();
+    const pools = Array.from({ length: 256 }, (_, n) => poolReport({ pool: `p${n}` as PoolId }));
+    rig.up('jp', 'jp/2');
+    const report = { kind: 'report', seq: 0, pools, routers: 2, draining: false } as const;
+    expect(rig.say('jp/2', { ...report, arrived: [] })).toContainEqual({
+      ...{ kind: 'limit', limit: 'region_pools' },
+    });
+  });
+
+  test('takes back nothing that a router of another region has said under the same name', () => {
+    const rig = asia();
+    rig.up('sg', 'r');
+    const away = (key: string) => [{ key, tokens: 2_000, idleMs: 0, awayForMs: 0 }];
+    rig.say('r', { kind: 'away', snapshot: true, here: away('t/7@4000'), gone: [] });
+    const hello = rig.hello('eu', { routerId: 'r' as RouterId });
+    rig.handle({ ...{ kind: 'regionUp', link: 'e' as LinkId, region: 'eu' as RegionId }, hello });
+    rig.say('e', { kind: 'away', snapshot: true, here: [], gone: [] });
+    expect(attemptIn(rig.arrive({ prompts: [turnsOf(7, 2)] })).region).toBe('sg');
   });
 });
 

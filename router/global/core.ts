@@ -152,6 +152,8 @@ export class GlobalCore {
     if (lease === undefined || lease.firstTokenMs !== null) return;
     lease.firstTokenMs = this.#state.nowMs;
     lease.region.firstTokenMs = this.#state.nowMs;
+    // A stream may take minutes: others need not wait for its end.
+    lease.region.breaker.showedLife(lease.id, this.#state.settings);
     noteServed(this.#state, lease, 0);
   }
 

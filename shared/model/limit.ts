@@ -31,6 +31,7 @@ export const LIMITS = [
   'ack_beyond', // a report that has seen what was never sent
   'prefix_snapshots', // snapshots of prefixes over one link
   // what a region and the global tier say to each other
+  'region_pools', // pools of one region
   'credit_accounts', // global routers that ask for credit
   'away_conversations', // conversations that are remembered because they live away from home
 ] as const;
