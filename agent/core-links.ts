@@ -44,6 +44,8 @@ export class AgentLink {
   turn: Turn = { index: 0, count: 1 };
   /** Its router answers reports that ask for an echo. */
   echoes = false;
+  /** Its router expects long deltas in parts. */
+  takesParts = false;
   /** What its router holds back, as last told. */
   private told: { readonly queued: Queued; readonly atMs: number } | null = null;
   /** Its router has sent something since. */
@@ -61,6 +63,7 @@ export class AgentLink {
     this.siblings = message.siblings;
     this.minReportIntervalMs = Math.max(INTERVAL_MIN_MS, message.minReportIntervalMs);
     this.echoes = message.features.includes('heard');
+    this.takesParts = message.features.includes('delta_parts');
   }
 
   queues(queued: Queued, nowMs: number): void {

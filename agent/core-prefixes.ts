@@ -1,11 +1,11 @@
 // Tells the routers which prefixes a target holds: a snapshot on every new link, then deltas, the same to all,
-// once per report interval. An index that begins anew (another engine life, dropped) begins with a snapshot.
+// once per report interval, in parts where they are long. An index that begins anew (another engine life, dropped) begins with a snapshot.
 
 import type { CoreContext } from './core-context.ts';
 import type { AgentLink, LinkTable } from './core-links.ts';
 import type { TargetState } from './core-target.ts';
 import type { PrefixDelta } from './policy/prefix-index.ts';
-import { partsOf } from './policy/prefix-parts.ts';
+import { deltaParts, partsOf } from './policy/prefix-parts.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
 
 /** A router that asks again and again is not sent the whole index each time, ms. */
@@ -51,8 +51,7 @@ export class PrefixFeed {
     // Drained before the snapshot is taken: what a snapshot holds is not told again.
     const delta = index.drain();
     this.flushedMs.set(target, nowMs);
-    if (delta !== null)
-      for (const link of following) this.send(link, incarnation, { target, delta });
+    if (delta !== null) this.tell(following, incarnation, { target, delta });
     if (fresh.length === 0) return;
     const parts = partsOf(index.snapshot());
     for (const link of fresh) {
@@ -77,6 +76,20 @@ export class PrefixFeed {
   ): boolean {
     if (!this.needsSnapshot(link, incarnation, target)) return false;
     return link.sentState(target).snapshotMs + SNAPSHOT_EVERY_MS > nowMs;
+  }
+
+  /** A router that does not expect parts would take so many messages for a flood. */
+  private tell(
+    links: readonly AgentLink[],
+    incarnation: Incarnation,
+    { target, delta: whole }: { readonly target: TargetState; readonly delta: PrefixDelta },
+  ): void {
+    const parts = links.some(({ takesParts }) => takesParts) ? deltaParts(whole) : [];
+    for (const link of links) {
+      for (const delta of link.takesParts ? parts : [whole]) {
+        this.send(link, incarnation, { target, delta });
+      }
+    }
   }
 
   private send(

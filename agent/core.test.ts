@@ -383,6 +383,29 @@ describe('prefixes', () => {
     expect(late.prefixes()[1]?.leaves).toHaveLength(1);
   });
 
+  test('of a long delta come in parts to a router that expects them, and at once to one that does not', () => {
+    const engine = new FakeEngine();
+    engine.maxModelLen = 4_000_000;
+    engine.rank = { ...engine.rank, kvCapacityTokens: 4_000_000 };
+    const { h, router } = ready(engine);
+    const newer = new RouterVoice(h, 'b', { features: ['delta_parts'] });
+    h.advance(60);
+    const chunks = 3_000;
+    router.sent('x', { promptBytes: chunks * 512, chains: [chain(chunks, 500)] });
+    router.first('x');
+    h.advance(100);
+    const sizes = (of: RouterVoice): number[] =>
+      of
+        .prefixes()
+        .slice(1)
+        .map(({ runs }) => runs.reduce((sum, { hashes }) => sum + hashes.length / 2, 0));
+    expect(sizes(router)).toEqual([chunks]);
+    expect(sizes(newer)).toEqual([1_024, 1_024, 952]);
+    expect(newer.prefixes().map(({ seq }) => seq)).toEqual([0, 1, 2, 3]);
+    // Those are of a delta: their turns have ended just now.
+    expect(newer.prefixes().every(({ continues = false }) => !continues)).toBe(true);
+  });
+
   test('are bounded by the engine’s KV capacity', () => {
     const engine = new FakeEngine();
     engine.rank = { ...engine.rank, kvCapacityTokens: 1_280 };

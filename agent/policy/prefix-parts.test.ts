@@ -21,8 +21,12 @@ const delta = fc
       fc.record({ hashLow: word, hashHigh: word, promptTokens: word, answerTokens: word }),
       { maxLength: 30 },
     ),
+    evicted: fc.array(fc.tuple(word, word), { maxLength: 30 }),
   })
-  .map((parts): PrefixDelta => ({ ...parts, evicted: new Uint32Array(0) }));
+  .map(({ evicted, ...parts }): PrefixDelta => ({
+    ...parts,
+    evicted: Uint32Array.from(evicted.flat()),
+  }));
 
 /** Each chunk with what it hangs on, in order. */
 function chunksOf({ runs }: PrefixDelta): number[][] {
@@ -43,7 +47,10 @@ test('parts say together what the whole says, in order, and none holds more than
       const parts = partsOf(whole, most);
       expect(parts.flatMap(chunksOf)).toEqual(chunksOf(whole));
       expect(parts.flatMap(({ leaves }) => leaves)).toEqual(whole.leaves);
-      const sizes = parts.map((part) => chunksOf(part).length + part.leaves.length);
+      expect(parts.flatMap(({ evicted }) => [...evicted])).toEqual([...whole.evicted]);
+      const sizes = parts.map(
+        (part) => chunksOf(part).length + part.leaves.length + part.evicted.length / 2,
+      );
       expect(Math.max(...sizes)).toBeLessThanOrEqual(most);
       expect(sizes.slice(0, -1).every((size) => size === most)).toBe(true);
     }),

@@ -1,19 +1,38 @@
-// A snapshot in parts: what one message holds is bounded, so that neither end is busy with it for long.
+// Snapshots and deltas in parts: what one message holds is bounded, so that neither end is busy with it for long.
 //
-// The first part replaces all that a router knew, the others are deltas after it, as any delta is: a
-// router needs to know nothing of parts. Runs keep their order, so that a parent comes before what
-// hangs on it; a run that is cut goes on behind its own last chunk.
+// The first part of a snapshot replaces all that a router knew, the others are deltas after it, as any
+// delta is: a router needs to know nothing of parts. What was evicted comes first. Runs keep their order,
+// so that a parent comes before what hangs on it; a run that is cut goes on behind its own last chunk.
 
+import type { HashWords } from '../../shared/model/prompt.ts';
+import { DELTA_PARTS_MAX } from '../../shared/protocol/limits.ts';
 import type { PrefixLeaf, PrefixRun } from '../../shared/protocol/messages.ts';
 import type { PrefixDelta } from './prefix-index.ts';
 
-/** Chunks and leaves of one part at most: 128 KiB of hashes. */
+/** Chunks and leaves of one part of a snapshot at most: 128 KiB of hashes. */
 const PART_MAX = 16_384;
+/** Of a delta, evictions too: a router takes a millisecond or two for it, and streams go on between two parts. */
+const DELTA_PART_MAX = 1_024;
+
+interface Part {
+  runs: PrefixRun[];
+  leaves: PrefixLeaf[];
+  evicted: HashWords;
+}
+
+/** Parts of a delta: `DELTA_PARTS_MAX` at most, larger ones where that is not enough. */
+export function deltaParts(delta: PrefixDelta): PrefixDelta[] {
+  const entries = delta.runs.reduce(
+    (sum, { hashes }) => sum + hashes.length / 2,
+    delta.evicted.length / 2 + delta.leaves.length,
+  );
+  return partsOf(delta, Math.max(DELTA_PART_MAX, Math.ceil(entries / DELTA_PARTS_MAX)));
+}
 
 export function partsOf(delta: PrefixDelta, most = PART_MAX): PrefixDelta[] {
-  const parts: { runs: PrefixRun[]; leaves: PrefixLeaf[]; evicted: PrefixDelta['evicted'] }[] = [];
+  const parts: Part[] = [];
   let left = 0;
-  const open = (): (typeof parts)[number] => {
+  const open = (): Part => {
     let last = parts.at(-1);
     if (last === undefined || left === 0) {
       last = { runs: [], leaves: [], evicted: NOTHING };
@@ -22,7 +41,14 @@ export function partsOf(delta: PrefixDelta, most = PART_MAX): PrefixDelta[] {
     }
     return last;
   };
-  open().evicted = delta.evicted;
+  open();
+  for (let from = 0; from < delta.evicted.length;) {
+    const part = open();
+    const take = Math.min(left, delta.evicted.length / 2 - from / 2);
+    part.evicted = delta.evicted.subarray(from, from + 2 * take);
+    from += 2 * take;
+    left -= take;
+  }
   for (const run of delta.runs) {
     const chunks = run.hashes.length / 2;
     for (let from = 0; from < chunks;) {

@@ -2,6 +2,7 @@
 // facts that the gateway needs to know of them (which names are LoRA adapters, which pool a replica is of).
 
 import type { LinkId, ReplicaId } from '../../shared/model/ids.ts';
+import { DELTA_PARTS_MAX } from '../../shared/protocol/limits.ts';
 import type { AgentMessage, Hello } from '../../shared/protocol/messages.ts';
 import { ROUTER_OF_AGENTS } from '../../shared/runtime/agent-link.ts';
 import {
@@ -150,12 +151,12 @@ export class LinkDesk {
 }
 
 /**
- * Each target has a report and a delta of its prefixes in an interval; twice of that, so that nobody is cut off for a
- * timer that fires early. What had to wait on a slow network may come at once (the link's own burst).
+ * Each target has a report and the parts of a delta of its prefixes in an interval; twice of that, so that nobody is cut
+ * off for a timer that fires early. What had to wait on a slow network may come at once (the link's own burst).
  */
 export function messagesPerS(hello: Hello, intervalMs: number): number {
   const targets = hello.engines.reduce((sum, { ranks }) => sum + ranks, 0);
-  return Math.max(MESSAGES_PER_S_MIN, (2 * 2 * targets * 1_000) / intervalMs);
+  return Math.max(MESSAGES_PER_S_MIN, (2 * (1 + DELTA_PARTS_MAX) * targets * 1_000) / intervalMs);
 }
 
 /**

@@ -30,6 +30,8 @@ export const MAX_AMOUNT = 1e18;
 export const MAX_PART_KINDS = 32;
 export const MAX_RUNS = 262_144;
 export const MAX_LEAVES = 262_144;
+/** Messages that what has changed of a target's prefixes comes in. */
+export const DELTA_PARTS_MAX = 16;
 /** Characters of an id, a name or an address. */
 export const MAX_TEXT = 512;
 

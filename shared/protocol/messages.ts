@@ -16,6 +16,7 @@ export const PROTOCOL_VERSION = 1;
 /** What a router can do beyond the first version; named in its welcome. */
 export const ROUTER_FEATURES = [
   'heard', // answers a report that asks for it
+  'delta_parts', // takes what has changed of prefixes in as many messages as it needs
 ] as const;
 
 // ── agent → router ─────────────────────────────────────────────────────────────────────────────────────

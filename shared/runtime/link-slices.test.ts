@@ -15,7 +15,7 @@ test('work of one turn ends when its time is over, and what is left goes on in t
     if (slices.isOver) slices.later(work(name, ms));
     else slices.run(work(name, ms));
   };
-  for (const name of ['a', 'b', 'c', 'd', 'e']) bring(name, 6);
+  for (const name of ['a', 'b', 'c', 'd', 'e']) bring(name, 3);
   expect(done).toEqual(['a', 'b']);
   await turn();
   expect(done).toEqual(['a', 'b', 'c', 'd']);
