@@ -129,6 +129,21 @@ describe('a gate that is open', () => {
     expect(regions.filter((region) => region === 'sg').length).toBeLessThanOrEqual(60 / 2.5 + 1);
   });
 
+  test('lets none go to a receiver that has not reported for three seconds, whatever credit is left', () => {
+    const { rig } = hot(1_000);
+    const regions = new Set<string>();
+    rig.grant('sg', 1_000, 60_000);
+    for (let n = 0; n < 100; n += 1) {
+      rig.pass(100);
+      rig.report('jp', { waitingPrefillMs: 4_000 });
+      const attempt = attemptIn(rig.arrive());
+      if (n > 30) regions.add(attempt.region);
+      rig.end(attempt.lease, COMPLETE);
+    }
+    expect(rig.core.status(rig.nowMs).regions[1]?.pools[0]?.spill.creditMs).toBeGreaterThan(0);
+    expect(regions).toEqual(new Set(['jp']));
+  });
+
   test('lets a tenant that may only be served at home stay there', () => {
     const { regions } = hot(1_000, { tenants: { t: tenantOf(['jp']) } });
     expect(new Set(regions)).toEqual(new Set(['jp']));
@@ -169,6 +184,21 @@ describe('a gate that is open', () => {
       return [...asked.values()].reduce((sum, each) => sum + each, 0);
     };
     expect(wanted(4) / wanted(1)).toBeCloseTo(1, 0);
+  });
+
+  test('asks nothing of a region that is kept for failover', () => {
+    const rig = asia({ regions: [JP, { ...SG, rollout: 'failover' }, EU] });
+    const asked = new Set<string>();
+    for (let n = 0; n < 50; n += 1) {
+      const effects = rig.pass(200);
+      for (const region of ['jp', 'sg', 'eu'])
+        rig.report(region, { waitingPrefillMs: region === 'jp' ? 4_000 : 0 });
+      rig.end(attemptIn(rig.arrive()).lease, COMPLETE);
+      for (const effect of effects) {
+        if (effect.kind === 'send' && effect.message.kind === 'demand') asked.add(effect.link);
+      }
+    }
+    expect(asked).toEqual(new Set(['eu']));
   });
 
   test('states what it wants and what it has spent, and says so when it wants nothing more', () => {

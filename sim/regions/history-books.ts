@@ -74,12 +74,32 @@ export class HistoryBooks {
     const why = this.forbids(attempt.region, open.request);
     if (why !== null) throw new Breach(`${attempt.lease} goes to ${attempt.region}: ${why}`);
     if (decision.region !== attempt.region) throw new Breach(`${attempt.lease}: decided otherwise`);
+    this.#checkTold(attempt);
     open.attempt = attempt;
     open.aborted = false;
     open.queued = false;
     this.sent.push({ region: attempt.region, seq: attempt.seq });
     if (this.sent.length > 50) this.sent.shift();
     if (decision.kind === 'spill') this.#noteSpill(attempt);
+  }
+
+  /** What the signed context says, and by when there has to be an answer. */
+  #checkTold(attempt: GlobalAttempt): void {
+    const { lease, residency, zones, firstTokenTimeoutMs, stallTimeoutMs } = attempt;
+    const own = this.config.tenants.get(attempt.tenant)?.residency ?? null;
+    if (JSON.stringify(residency) !== JSON.stringify(own)) {
+      throw new Breach(`${lease}: a list that is not its tenant's`);
+    }
+    const named = own === null ? null : [...own.allow, ...own.fallback];
+    const abroad = (zones ?? []).filter((zone) => named?.includes(zone as RegionId) !== true);
+    if ((zones === null) !== (own === null) || abroad.length > 0) {
+      throw new Breach(`${lease}: told of ${zones?.join(' ')}`);
+    }
+    if (!(Math.max(firstTokenTimeoutMs, stallTimeoutMs) < 600_000)) {
+      throw new Breach(`${lease}: ${firstTokenTimeoutMs} ms for a first token`);
+    }
+    const none = Object.entries(attempt).find(([, value]) => Number.isNaN(value));
+    if (none !== undefined) throw new Breach(`${lease}: ${none[0]} is none`);
   }
 
   #noteSpill({ region, prefillMs, lease }: GlobalAttempt): void {

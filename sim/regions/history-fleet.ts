@@ -57,16 +57,18 @@ export function somePool(
   pool: string,
   { isHot, models }: { readonly isHot: boolean; readonly models: readonly string[] },
 ): RegionPoolReport {
+  const isLie = dice.chance(0.01);
   return {
-    ...{ pool: pool as PoolId, observedAgoMs: Math.floor(dice.next() * 500) },
-    readyReplicas: dice.chance(0.98) ? 2 : 0,
+    ...{ pool: pool as PoolId, observedAgoMs: Math.floor(dice.next() * (isLie ? 1e18 : 500)) },
+    readyReplicas: dice.chance(0.98) ? (isLie ? 1e15 : 2) : 0,
     waitingPrefillMs: dice.chance(0.98)
-      ? (isHot ? 1_000 : 0) + dice.next() * (isHot ? 4_000 : 200)
+      ? (isHot ? 1_000 : 0) + dice.next() * (isLie ? 1e18 : isHot ? 4_000 : 200)
       : null,
     waitingPrefillTokens: null,
-    prefillCost: dice.chance(0.9) ? CURVE : null,
+    prefillCost: isLie ? LIE : dice.chance(0.9) ? CURVE : null,
     ...{ prefillTps: null, slotWaitMs: null, kvUsageRatio: null, preemptionsPerS: null },
-    ...{ kvLifetimeMs: 60_000, kvRoomTokens: null, pending: [], tiers: [], oldestQueuedMs: null },
+    pending: dice.chance(0.3) ? [{ replicas: 1, etaMs: null }] : [],
+    ...{ kvLifetimeMs: isLie ? 0 : 60_000, kvRoomTokens: null, tiers: [], oldestQueuedMs: null },
     models: models.map((name) => ({ name, revision: 'unknown', maxModelLen: null })),
     queuedPrefillMs: isHot ? dice.next() * 2_000 : 0,
     ...{ queuedRequests: 0, kvRoomWaitMs: null, unacknowledgedMs: 0 },
@@ -90,4 +92,10 @@ export function someChain(dice: Dice): PromptChain {
 const CURVE = {
   ...{ baseMs: 5, frontMsPerToken: 0.001, linearMsPerToken: 0.1 },
   ...{ contextMsPerToken2: 0, stepTokens: 2_048 },
+};
+
+/** The greatest figures that a message may have. */
+const LIE = {
+  ...{ baseMs: 1e18, frontMsPerToken: 1e18, linearMsPerToken: 1e18 },
+  ...{ contextMsPerToken2: 1e18, stepTokens: 1e18 },
 };

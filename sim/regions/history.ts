@@ -6,10 +6,13 @@
 //   dwell       no share turns round sooner than the dwell, and none is above its ceiling
 //   once        every request ends exactly once, has one attempt at a time, and streams from one place
 //   explain     what is foretold of a request is what is done
+//   told        a region hears of no zone that its tenant's list does not name, of every attempt by when it has to answer,
+//               and of no figure that is none, whatever other regions claim
 
 import { GLOBAL_DEFAULTS } from '../../shared/model/global-settings.ts';
 import type { LinkId, PoolId, RegionId, RequestId, RouterId } from '../../shared/model/ids.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
+import type { RegionPoolReport } from '../../shared/protocol/region-messages.ts';
 import { GlobalCore } from '../../router/global/core.ts';
 import type { GlobalEffect, GlobalEvent } from '../../router/global/events.ts';
 import type { AttemptResult } from '../../router/policy/attempt-result.ts';
@@ -70,7 +73,7 @@ class History {
     for (const id of REGIONS) {
       const region = id as RegionId;
       if (this.#dice.chance(0.9)) this.#join(region);
-      this.#handle({ kind: 'rtt', region, rttMs: Math.floor(this.#dice.next() * 300) });
+      if (this.#dice.chance(0.9)) this.#handle({ kind: 'rtt', region, rttMs: this.#rttMs() });
       if (this.#dice.chance(0.5)) this.#hot.add(region);
     }
   }
@@ -126,7 +129,9 @@ class History {
       work: this.#dice.any(['generation', 'generation', 'generation', 'prefill', 'light'] as const),
       clientDeadlineMs: this.#dice.chance(0.2) ? Math.floor(this.#dice.next() * 5_000) : null,
       bodyBytes: 100,
-      prompts: [someChain(this.#dice)],
+      prompts: this.#dice.chance(0.9)
+        ? [someChain(this.#dice)]
+        : [someChain(this.#dice), someChain(this.#dice)],
     };
     this.#handle({ kind: 'tick' });
     const foretold = this.#core.explain(request, this.#nowMs);
@@ -178,7 +183,8 @@ class History {
 
   #reportOf(id: LinkId, region: RegionId): void {
     const known = this.#books.links.get(id) as { seq: number };
-    known.seq += 1;
+    // Now and then one comes a second time, or from before.
+    known.seq += this.#dice.chance(0.97) ? 1 : 0;
     const arrived = this.#books.sent.filter(
       (sent) => sent.region === region && this.#dice.chance(0.7),
     );
@@ -187,12 +193,23 @@ class History {
       ? [
           somePool(this.#dice, 'p', { isHot, models: MODELS }),
           somePool(this.#dice, 'q', { isHot, models: ['m'] }),
+          ...(this.#dice.chance(0.05) ? [this.#newPool()] : []),
         ]
       : [];
     this.#say(id, {
       ...{ kind: 'report', seq: known.seq, pools, routers: 2, draining: this.#dice.chance(0.01) },
       arrived: arrived.map(({ seq }) => seq),
     });
+  }
+
+  /** Named as none before. */
+  #newPool(): RegionPoolReport {
+    this.#names += 1;
+    return somePool(this.#dice, `p${this.#names}`, { isHot: false, models: ['m'] });
+  }
+
+  #rttMs(): number {
+    return Math.floor(this.#dice.next() * 300);
   }
 
   #grant(): void {
@@ -233,7 +250,7 @@ class History {
     const region = this.#dice.any(REGIONS) as RegionId;
     const roll = this.#dice.next();
     if (roll < 0.4) {
-      this.#handle({ kind: 'rtt', region, rttMs: Math.floor(this.#dice.next() * 300) });
+      this.#handle({ kind: 'rtt', region, rttMs: this.#rttMs() });
     } else if (roll < 0.6) this.#handle({ kind: 'warmth', region, warm: this.#dice.chance(0.5) });
     else {
       const result = this.#dice.any([
@@ -296,7 +313,8 @@ class History {
             kind: 'hello',
             protocol: [1, 1],
             features: [],
-            routerId: link as string as RouterId,
+            // One that comes back before it was missed has two links.
+            routerId: (this.#dice.chance(0.7) ? link : region) as string as RouterId,
           },
           ...{ software: 'sim', region, wallMs },
         },
