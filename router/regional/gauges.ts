@@ -19,7 +19,7 @@ export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): v
   metrics.set('open_requests', status.openRequests);
   metrics.set('leases', status.leases);
   metrics.set('links', status.links);
-  metrics.set('global_links', status.global?.links ?? 0);
+  if (status.global !== null) metrics.set('global_links', status.global.links);
   metrics.set('away_conversations', status.global?.away ?? 0);
   metrics.set('body_bytes', status.bodyBytes);
   for (const [listener, open] of Object.entries(status.connections)) {

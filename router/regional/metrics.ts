@@ -241,7 +241,7 @@ export const METRICS = [
   {
     name: 'global_links',
     type: 'gauge',
-    help: 'Global routers that have welcomed this router.',
+    help: 'Global routers that have welcomed this router. Absent where it reports to none (`router.global`).',
     labels: [],
     workers: 'min',
   },

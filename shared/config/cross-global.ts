@@ -233,7 +233,7 @@ function tierProblems({ router }: FleetConfig): Problem[] {
 
 /** A global router's own part. */
 function ownProblems(own: GlobalConfig, { regions, tenants }: FleetConfig): Problem[] {
-  const { clients, links, admin, zone, routing } = own;
+  const { clients, links, admin, zone, routing, affinitySecret } = own;
   const problems: Problem[] = [];
   const zones = [...new Set(regions.map((region) => region.zone))];
   if (regions.length === 0)
@@ -263,6 +263,10 @@ function ownProblems(own: GlobalConfig, { regions, tenants }: FleetConfig): Prob
   if (routing.spillStopMs > routing.spillStartMs) {
     const message = `is above spillStartMs (${routing.spillStartMs} ms): what starts would stop at once`;
     problems.push({ path: ['global', 'routing', 'spillStopMs'], message });
+  }
+  if (affinitySecret !== null && affinitySecret.length < SECRET_CHARACTERS_MIN) {
+    const message = `is shorter than ${SECRET_CHARACTERS_MIN} characters, and can be guessed`;
+    problems.push({ path: ['global', 'affinitySecret'], message });
   }
   return [...problems, ...credentialProblems(own, regions)];
 }

@@ -1,4 +1,5 @@
-// What deploy/k8s/region says, for the tests that hold it to something.
+// What deploy/k8s/region says, and with global routers deploy/k8s/tier and deploy/k8s/global, for the tests that hold them to
+// something.
 
 import { join } from 'node:path';
 import { parseListen } from '../../shared/config/address.ts';
@@ -9,6 +10,7 @@ import {
   deployments,
   expanded,
   manifests,
+  text,
   type Container,
   type Deployment,
   type Manifest,
@@ -17,17 +19,30 @@ import {
 const SECRET = 'x'.repeat(64);
 
 export const region = manifests('region');
-export const fleet = read();
+export const fleet = read('region');
+export const tier = manifests('tier');
+export const tierFleet = read('tier');
+export const globals = manifests('global');
+export const globalFleet = read('global');
 
-function read(): FleetConfig {
-  const environment = { SPILLWAY_LINK_SECRET: SECRET, SPILLWAY_ENGINE_API_KEY: SECRET };
-  const loaded = loadFleet(
-    join(import.meta.dirname, '../../deploy/k8s/region/fleet.yaml'),
-    environment,
-    [],
+function read(folder: string): FleetConfig {
+  // Of each its own: one that stands for two is refused.
+  const environment = Object.fromEntries(
+    variablesOf(folder).map((name) => [name, `${name}-${SECRET}`]),
   );
+  const loaded = loadFleet(fileOf(folder), environment, []);
   if (!loaded.ok) throw new Error(loaded.error);
   return loaded.config;
+}
+
+export function fileOf(folder: string): string {
+  return join(import.meta.dirname, '../../deploy/k8s', folder, 'fleet.yaml');
+}
+
+/** Of the environment, as a file names them. */
+export function variablesOf(folder: string): string[] {
+  const found = text(`${folder}/fleet.yaml`).matchAll(/\$\{(\w+)\}/g);
+  return [...new Set(Array.from(found, ([, name = '']) => name))].toSorted();
 }
 
 export function named(found: readonly Manifest[], container: string): Container {

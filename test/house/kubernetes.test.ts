@@ -7,7 +7,16 @@ import { describe, expect, it } from 'vitest';
 import { METRICS as AGENT_METRICS } from '../../agent/metrics.ts';
 import { loadFleet } from '../../shared/config/load.ts';
 import { check, commandNamed } from './command-line.ts';
-import { argsOf, deploymentOf, fleet, named, portOf, region } from './kubernetes-region.ts';
+import {
+  argsOf,
+  deploymentOf,
+  fleet,
+  globals,
+  named,
+  portOf,
+  region,
+  variablesOf,
+} from './kubernetes-region.ts';
 import {
   containersOf,
   deployments,
@@ -23,7 +32,7 @@ import {
 
 const ROOT = join(import.meta.dirname, '../..');
 const SECRETS = ['SPILLWAY_LINK_SECRET', 'SPILLWAY_ENGINE_API_KEY'];
-const VARIANTS = ['region', 'sglang', 'tgi'];
+const VARIANTS = ['region', 'sglang', 'tgi', 'tier'];
 
 /** What follows `flag` in an engine's arguments. */
 function after({ args }: Container, flag: string): string | undefined {
@@ -44,8 +53,9 @@ describe.each(VARIANTS)('deploy/k8s/%s', (folder) => {
     check(argsOf(container));
     expect(container.args[0]).toBe(name);
     const known = commandNamed(name).options.flatMap((option) => option.envVar ?? []);
+    const inFile = folder === 'tier' && name === 'router' ? variablesOf('tier') : [];
     for (const variable of container.env.map((each) => each.name)) {
-      expect([...known, ...SECRETS, 'POD_IP']).toContain(variable);
+      expect([...known, ...SECRETS, ...inFile, 'POD_IP']).toContain(variable);
     }
   });
 
@@ -177,7 +187,7 @@ describe('files', () => {
     expect(documents(file).length).toBeGreaterThan(0);
   });
 
-  it('are all applied by their folder, but for two that are applied by hand', () => {
+  it('are all applied by their folder, but for secrets and downloads, which are applied by hand', () => {
     const applied = files
       .filter((file) => file.endsWith('kustomization.yaml'))
       .flatMap((file) => {
@@ -191,7 +201,12 @@ describe('files', () => {
         return [file, ...named.map((name) => join(folder, name))];
       });
     const rest = files.filter((file) => file.includes('.') && !applied.includes(file));
-    expect(rest.toSorted()).toEqual(['region/downloads.yaml', 'region/secret.example.yaml']);
+    expect(rest.toSorted()).toEqual(
+      ['global', 'region', 'tier']
+        .map((folder) => `${folder}/secret.example.yaml`)
+        .concat('region/downloads.yaml')
+        .toSorted(),
+    );
   });
 });
 
@@ -326,13 +341,16 @@ describe('monitoring and autoscaling', () => {
   it('scrape ports that pods name, with labels that pods have', () => {
     const monitors = documents('monitoring/pod-monitors.yaml') as unknown as {
       spec: {
+        namespaceSelector?: { matchNames: string[] };
         selector: { matchLabels: Labels };
         podTargetLabels?: string[];
         podMetricsEndpoints: { port: string; path: string }[];
       };
     }[];
     const scraped = monitors.map(({ spec }) => {
-      const meant = deployments(region).filter((deployment) =>
+      const [namespace = 'spillway'] = spec.namespaceSelector?.matchNames ?? [];
+      const there = [region, globals][['spillway', 'spillway-global'].indexOf(namespace)] ?? [];
+      const meant = deployments(there).filter((deployment) =>
         picks(spec.selector.matchLabels, deployment.spec.template.metadata.labels),
       );
       const ports = meant.flatMap(containersOf).flatMap((container) => container.ports);
@@ -344,7 +362,7 @@ describe('monitoring and autoscaling', () => {
       }
       return meant.map(({ metadata }) => metadata.name);
     });
-    expect(scraped).toEqual([['spillway-router'], ['llama-8b']]);
+    expect(scraped).toEqual([['spillway-router'], ['llama-8b'], ['spillway-global']]);
   });
 
   it('add no label that a metric of the agent has itself', () => {

@@ -138,13 +138,14 @@ export function manifests(folder: string): Manifest[] {
   return found;
 }
 
-/** `replace` and `remove` of RFC 6902. */
+/** `add` at the end of a list, `replace` and `remove` of RFC 6902. */
 function patch(root: unknown, { op, path, value }: Operation): void {
   const steps = path.split('/').slice(1);
   const last = steps.pop() ?? '';
   let at = root;
   for (const step of steps) at = (at as Record<string, unknown>)[step];
   const holder = at as Record<string, unknown> | unknown[] | undefined;
+  if (op === 'add' && last === '-' && Array.isArray(holder)) return void holder.push(value);
   if (holder === undefined || !(last in holder)) throw new Error(`nothing at ${path}`);
   if (op === 'remove' && Array.isArray(holder)) holder.splice(Number(last), 1);
   else if (op === 'replace') (holder as Record<string, unknown>)[last] = value;

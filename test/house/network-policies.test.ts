@@ -1,33 +1,22 @@
-// Who may speak with whom, as the policies of deploy/k8s/region add up: exactly what the processes need.
+// Who may speak with whom, as the policies of deploy/k8s add up: exactly what the processes need.
 
 import { describe, expect, it } from 'vitest';
 import { workerLinkPort, WORKERS_MAX } from '../../shared/model/worker-ports.ts';
-import { deploymentOf, fleet, named, portOf, region } from './kubernetes-region.ts';
-import { deployments, documents, ofKind, picks, type Labels } from './kubernetes.ts';
-
-interface Peer {
-  readonly namespaceSelector?: { readonly matchLabels: Labels };
-  readonly podSelector?: { readonly matchLabels: Labels };
-}
-
-interface Ports {
-  readonly port: number;
-  /** The last of a range that begins with `port`. */
-  readonly endPort?: number;
-}
-
-interface Policy {
-  readonly metadata: { readonly name: string };
-  readonly spec: {
-    readonly podSelector: { readonly matchLabels?: Labels };
-    readonly policyTypes: readonly string[];
-    readonly ingress?: readonly { from: readonly Peer[]; ports: readonly Ports[] }[];
-    readonly egress?: readonly { to: readonly Peer[]; ports: readonly Ports[] }[];
-  };
-}
+import { DNS, flowsOf, policiesOf, type Direction, type Policy } from './kubernetes-flows.ts';
+import {
+  deploymentOf,
+  fleet,
+  globalFleet,
+  globals,
+  named,
+  portOf,
+  region,
+  tier,
+  tierFleet,
+} from './kubernetes-region.ts';
+import { documents, kustomization, picks, type Labels } from './kubernetes.ts';
 
 describe('network policies', () => {
-  const policies = ofKind(region, 'NetworkPolicy') as unknown as Policy[];
   const admin = portOf(fleet.router.admin?.listen) ?? 0;
   const clients = portOf(fleet.router.clients.listen) ?? 0;
   const links = portOf(fleet.router.links.listen) ?? 0;
@@ -36,45 +25,13 @@ describe('network policies', () => {
   const engine = named(region, 'engine').ports[0]?.containerPort ?? 0;
   const agent = named(region, 'agent').ports[0]?.containerPort ?? 0;
 
-  /** `who → port` for everything that may reach pods of a component, or that they may reach. */
-  function flows(component: string, direction: 'ingress' | 'egress'): string[] {
-    const { labels } = deploymentOf(region, component).spec.template.metadata;
-    return policies
-      .filter(({ spec }) => picks(spec.podSelector.matchLabels ?? {}, labels))
-      .flatMap(({ spec }) =>
-        direction === 'ingress'
-          ? (spec.ingress ?? []).map(({ from, ports }) => ({ peers: from, ports }))
-          : (spec.egress ?? []).map(({ to, ports }) => ({ peers: to, ports })),
-      )
-      .flatMap(({ peers, ports }) =>
-        peers.flatMap((peer) =>
-          ports.map(({ port, endPort }) => {
-            const range = endPort === undefined ? port : `${port}-${endPort}`;
-            return `${nameOf(peer)} ${range}`;
-          }),
-        ),
-      )
-      .toSorted();
-  }
-
-  function nameOf({ namespaceSelector, podSelector }: Peer): string {
-    if (namespaceSelector !== undefined) {
-      return Object.entries(namespaceSelector.matchLabels)
-        .map((pair) => pair.join('='))
-        .join(',');
-    }
-    const picked = deployments(region).filter(({ spec }) =>
-      picks(podSelector?.matchLabels ?? {}, spec.template.metadata.labels),
-    );
-    expect(picked).toHaveLength(1);
-    return picked[0]?.spec.template.metadata.labels['app.kubernetes.io/component'] ?? '';
-  }
-
-  const DNS = 'kubernetes.io/metadata.name=kube-system 53';
+  const flows = (component: string, direction: Direction) => flowsOf(region, component, direction);
 
   it('deny what none of them allows', () => {
-    const all = policies.find(({ spec }) => spec.podSelector.matchLabels === undefined);
-    expect(all?.spec).toEqual({ podSelector: {}, policyTypes: ['Ingress', 'Egress'] });
+    for (const found of [region, globals]) {
+      const all = policiesOf(found).find(({ spec }) => spec.podSelector.matchLabels === undefined);
+      expect(all?.spec).toEqual({ podSelector: {}, policyTypes: ['Ingress', 'Egress'] });
+    }
   });
 
   it('let clients, agents and Prometheus reach routers, each its own port', () => {
@@ -115,4 +72,48 @@ describe('network policies', () => {
     expect(picks(selector, labels('engine'))).toBe(true);
     expect(picks(selector, labels('router'))).toBe(false);
   });
+});
+
+describe('network policies between the tiers', () => {
+  const REGION = 'kubernetes.io/metadata.name=spillway/router';
+  const GLOBAL = 'kubernetes.io/metadata.name=spillway-global/global';
+  const tierPort = portOf(tierFleet.router.tier?.listen) ?? 0;
+  const { clients, links, admin } = globalFleet.global ?? {};
+
+  it('stand in the namespaces that they name', () => {
+    expect(kustomization('tier').namespace).toBe('spillway');
+    expect(kustomization('global').namespace).toBe('spillway-global');
+  });
+
+  it('let routers of regions alone reach the links of global routers', () => {
+    expect(flowsOf(globals, 'global', 'ingress')).toEqual(
+      [
+        `${REGION} ${portOf(links?.listen)}`,
+        `kubernetes.io/metadata.name=monitoring ${portOf(admin?.listen)}`,
+        `spillway-clients=true ${portOf(clients?.listen)}`,
+      ].toSorted(),
+    );
+    expect(more('egress')).toEqual([`${GLOBAL} ${portOf(links?.listen)}`]);
+  });
+
+  it('let global routers alone reach the tier port of a region', () => {
+    expect(more('ingress')).toEqual([`${GLOBAL} ${tierPort}`]);
+    expect(flowsOf(globals, 'global', 'egress')).toEqual(
+      [DNS, DNS, `${REGION} ${tierPort}`].toSorted(),
+    );
+  });
+
+  it('leave engines and agents as they are', () => {
+    for (const direction of ['ingress', 'egress'] as const) {
+      expect(flowsOf(tier, 'engine', direction)).toEqual(flowsOf(region, 'engine', direction));
+    }
+  });
+
+  /** What routers of a region behind global routers have beside those of a region alone. */
+  function more(direction: Direction): string[] {
+    const before = flowsOf(region, 'router', direction);
+    const now = flowsOf(tier, 'router', direction);
+    for (const flow of before) expect(now).toContain(flow);
+    return now.filter((flow) => !before.includes(flow));
+  }
 });

@@ -9,6 +9,7 @@ import { check, commandNamed } from './command-line.ts';
 const FOLDER = join(import.meta.dirname, '../../deploy/systemd');
 const SECRETS = ['SPILLWAY_LINK_SECRET', 'SPILLWAY_ENGINE_API_KEY'];
 const ROUTER = 'spillway-router.service';
+const GLOBAL = 'spillway-global.service';
 const AGENT = 'spillway-agent@.service';
 const ENGINE = 'vllm@.service';
 
@@ -27,12 +28,13 @@ function unit(file: string): { readonly text: string; readonly of: (name: string
   };
 }
 
-it('there are units for routers, agents, and an engine to stand beside', () => {
-  expect(readdirSync(FOLDER).toSorted()).toEqual([AGENT, ROUTER, ENGINE].toSorted());
+it('there are units for routers of both tiers, agents, and an engine to stand beside', () => {
+  expect(readdirSync(FOLDER).toSorted()).toEqual([AGENT, GLOBAL, ROUTER, ENGINE].toSorted());
 });
 
 describe.each([
   [ROUTER, 'router'],
+  [GLOBAL, 'global'],
   [AGENT, 'agent'],
 ])('%s', (file, name) => {
   const { text, of } = unit(file);
@@ -91,6 +93,13 @@ describe('time to stop', () => {
 
   it('of a router covers accepting and the whole drain', () => {
     expect(stopS(ROUTER) * 1_000).toBeGreaterThan(acceptMs + drainMs);
+  });
+
+  it('of a global router too', () => {
+    const shutdown = fleetSchema.parse({ global: {} }).global?.shutdown;
+    expect(stopS(GLOBAL) * 1_000).toBeGreaterThan(
+      (shutdown?.acceptMs ?? 0) + (shutdown?.drainMs ?? 0),
+    );
   });
 
   it('of an engine covers what it may finish, and that is as long as a router drains', () => {
