@@ -238,9 +238,11 @@ function poolOf(state: GlobalState, region: RegionState, id: PoolId): RegionPool
 }
 
 /** Forgets a pool that nobody reports; false where there is none. */
-function makeRoom({ pools }: RegionState): boolean {
+function makeRoom({ pools, links }: RegionState): boolean {
   for (const [id, { sight, own }] of pools) {
-    if (sight === null && own.count === 0) return pools.delete(id);
+    if (sight !== null || own.count > 0) continue;
+    for (const { told } of links.values()) told.delete(id);
+    return pools.delete(id);
   }
   return false;
 }
