@@ -86,8 +86,8 @@ export class AgentLink {
     if (told === null || told.queued.requests === 0 || told.queued.topPriority === null)
       return null;
     const { headAgeMs, topPriority } = told.queued;
-    const known = headAgeMs !== undefined && !this.released;
-    return { order: this.order, topPriority, headMs: known ? told.atMs - headAgeMs : null };
+    const sinceMs = headAgeMs === undefined ? null : told.atMs - headAgeMs;
+    return { order: this.order, topPriority, headMs: this.released ? null : sinceMs, sinceMs };
   }
 
   pace(message: Pace): void {

@@ -4,7 +4,7 @@ import { placeOf, type QueueClaim } from './queue-place.ts';
 
 let orders = 0;
 function claim(topPriority: number, headMs: number | null): QueueClaim {
-  return { order: (orders += 1), topPriority, headMs };
+  return { order: (orders += 1), topPriority, headMs, sinceMs: headMs };
 }
 
 describe('a router is told where its queue stands', () => {
@@ -28,6 +28,8 @@ describe('a router is told where its queue stands', () => {
     expect(placeOf(null, others, 1_000).before).toBe(3);
     expect(placeOf(null, others, 1_000).oldestAgeMs).toBe(900);
     expect(placeOf(null, [claim(0, null)], 1_000)).not.toHaveProperty('oldestAgeMs');
+    const released = { ...claim(0, null), sinceMs: 40 };
+    expect(placeOf(null, [...others, released], 1_000).oldestAgeMs).toBe(960);
   });
 });
 

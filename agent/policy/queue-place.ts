@@ -14,6 +14,8 @@ export interface QueueClaim {
    * the router has released since: then it goes after those that are known.
    */
   readonly headMs: number | null;
+  /** Nothing that it holds came before, by the same reckoning, whatever it has released since; null where not told. */
+  readonly sinceMs: number | null;
 }
 
 /** `own` null: that router holds nothing, and a request that comes to it now is the youngest of all. */
@@ -27,7 +29,7 @@ export function placeOf(
   const rivals = others.filter(({ topPriority }) => topPriority === othersTop);
   const first = own === null || own.topPriority !== othersTop ? null : own;
   const before = first === null ? rivals : rivals.filter((rival) => goesBefore(rival, first));
-  const heads = rivals.flatMap(({ headMs }) => (headMs === null ? [] : [headMs]));
+  const heads = rivals.flatMap(({ sinceMs }) => (sinceMs === null ? [] : [sinceMs]));
   const oldest = heads.length === 0 ? {} : { oldestAgeMs: nowMs - Math.min(...heads) };
   return { othersTop, othersAtTop: rivals.length, before: before.length, ...oldest };
 }

@@ -45,6 +45,7 @@ const INPUT: ShareInput = {
   blind: false,
   roomForAll: false,
   ownAgeMs: 0,
+  heldAgeMs: 0,
   isHome: false,
   roomForMs: 0,
   reportAgeMs: 0,
@@ -165,18 +166,19 @@ describe('where reports come in turn', () => {
   });
 
   test('whoever is older than all that waits elsewhere waits for no turn, as its age grows with theirs', () => {
-    const opens = (ownAgeMs: number | null) =>
+    const opens = (ownAgeMs: number | null, reportAgeMs = 28) =>
       shareOpensInMs(
-        { ...INPUT, others: { ...others, oldestAgeMs: 700 }, reportAgeMs: 40, ownAgeMs },
+        { ...INPUT, others: { ...others, oldestAgeMs: 700 }, reportAgeMs, ownAgeMs },
         0,
       );
-    expect([opens(739), opens(740), opens(900), opens(null)]).toEqual([null, 0, 0, null]);
+    expect([opens(727), opens(728), opens(900), opens(null)]).toEqual([null, 0, 0, null]);
+    expect([opens(900, 29), opens(900, 30)]).toEqual([0, null]);
   });
 
-  test('whoever is younger by far lets its turn pass, until the room has stayed for a while', () => {
-    const opens = (ownAgeMs: number | null, roomForMs = 0) =>
+  test('a router whose oldest is younger by far lets its turn pass, until the room has stayed for a while', () => {
+    const opens = (heldAgeMs: number | null, roomForMs = 0) =>
       shareOpensInMs(
-        { ...INPUT, others: { ...others, oldestAgeMs: 2_000 }, ownAgeMs, roomForMs },
+        { ...INPUT, others: { ...others, oldestAgeMs: 2_000 }, heldAgeMs, roomForMs },
         0,
       );
     expect([opens(500), opens(499), opens(null)]).toEqual([0, null, 0]);

@@ -13,12 +13,12 @@
 // a router has the target for itself, and what it sends is in the next router's report. It then decides as one router
 // does. A turn lasts a few ms of each interval, so it is waited for only where room is contested:
 //
-//   older than all that waits elsewhere   at once: one queue would release it next
+//   older than all that waits elsewhere   at once by a fresh report: one queue would release it next
 //   more targets have room than requests wait elsewhere
 //                                         at once: whoever waited would leave engines idle, and be one more that waits
 //   comes for a prefix held there alone   at once: one router, too, sends it to its home before that has room
 //   half of the others before it          its turn passes: the oldest go first
-//   younger than the oldest by MUCH_YOUNGER_MS
+//   all that waits here younger than the oldest by MUCH_YOUNGER_MS
 //                                         its turn passes, until the room has been told to everybody and is still there:
 //                                         the oldest may fit somewhere else alone
 //
@@ -75,6 +75,8 @@ export function otherQueues(reported: QueuedWork, counted: boolean): OtherQueues
  * that is about as fast as its clients.
  */
 const MUCH_YOUNGER_MS = 1_500;
+/** Room that was told so many turns ago others have taken since: not even the oldest goes by it. */
+const FRESH_TURNS = 5;
 
 export interface ShareInput {
   readonly others: OtherQueues;
@@ -87,6 +89,8 @@ export interface ShareInput {
   readonly roomForAll: boolean;
   /** Age of the request, its length allowed for, ms; null where it claims no place among those that wait elsewhere. */
   readonly ownAgeMs: number | null;
+  /** The same of the oldest that waits in this router at its priority, where that is older. */
+  readonly heldAgeMs: number | null;
   /** The target alone holds most of its prompt. */
   readonly isHome: boolean;
   /** Reports have told of room for so long, ms. */
@@ -112,12 +116,12 @@ export function shareOpensInMs(input: ShareInput, priority: number): number | nu
   if (others.topPriority === null || priority < others.topPriority) return 0;
   if (input.blind && priority === others.topPriority) return 0;
   if (others.turnMs !== null && priority === others.topPriority) {
-    const youngerMs = youngerByMs(input);
-    if (youngerMs !== null && youngerMs <= 0) return 0;
+    const isFresh = input.reportAgeMs < FRESH_TURNS * others.turnMs;
+    if (isFresh && (youngerByMs(input, input.ownAgeMs) ?? Infinity) <= 0) return 0;
     if (input.roomForAll || input.isHome) return 0;
     const isLast = others.before > others.atTop / 2;
     const isLate =
-      youngerMs !== null && youngerMs > MUCH_YOUNGER_MS && input.roomForMs < patienceMs;
+      (youngerByMs(input, input.heldAgeMs) ?? 0) > MUCH_YOUNGER_MS && input.roomForMs < patienceMs;
     if (input.reportAgeMs < others.turnMs && !isLast && !isLate) return 0;
     return idleMs === null ? null : Math.max(0, patienceMs - idleMs);
   }
@@ -134,8 +138,8 @@ export function shareOpensInMs(input: ShareInput, priority: number): number | nu
   return idleMs === null ? null : Math.max(0, needMs - idleMs);
 }
 
-/** By how much the request is younger than the oldest that waits elsewhere, ms; null while unknown. */
-function youngerByMs({ others, ownAgeMs, reportAgeMs }: ShareInput): number | null {
+/** By how much what is so old is younger than the oldest that waits elsewhere, ms; null while unknown. */
+function youngerByMs({ others, reportAgeMs }: ShareInput, ageMs: number | null): number | null {
   const { oldestAgeMs } = others;
-  return oldestAgeMs === null || ownAgeMs === null ? null : oldestAgeMs + reportAgeMs - ownAgeMs;
+  return oldestAgeMs === null || ageMs === null ? null : oldestAgeMs + reportAgeMs - ageMs;
 }

@@ -142,8 +142,8 @@ class Rules {
 }
 
 /**
- * As old as the oldest that waits here: whichever tenant's turn it is then, the router's comes with that. What waits for
- * KV room is told to nobody, and stands behind all that others tell of.
+ * With the oldest that waits here: whichever tenant's turn it is then, the router's comes with that. What waits for KV
+ * room is told to nobody, and stands behind all that others tell of.
  */
 function askerOf(
   state: RegionalState,
@@ -151,12 +151,14 @@ function askerOf(
   weighing: Weighing,
 ): Asker {
   const { priority } = request;
-  if (pool.queue.get(request.id)?.held !== undefined) return { priority, key: null, isHome: false };
+  if (pool.queue.get(request.id)?.held !== undefined) {
+    return { priority, key: null, heldKey: null, isHome: false };
+  }
   const prefillMs = weighing.leastPrefill()?.prefillMs ?? 0;
-  const own = keyOf({ prefillMs, arrivedMs }, state.settings.ageCredit);
+  const key = keyOf({ prefillMs, arrivedMs }, state.settings.ageCredit);
   const { topUnheld, leastKey } = pool.queue;
-  const key = topUnheld === clampPriority(priority) ? Math.min(own, leastKey ?? own) : own;
-  return { priority, key, isHome: false };
+  const heldKey = topUnheld === clampPriority(priority) ? Math.min(key, leastKey ?? key) : key;
+  return { priority, key, heldKey, isHome: false };
 }
 
 /** Nothing is left to other routers' turns: those in turn, or else the cheapest of all that are. */

@@ -214,5 +214,7 @@ function roomWakeMs(state: RegionalState, pool: PoolState, place: number): numbe
 /** For the most urgent that waits, the oldest of them, as if at home there: what is not open to that is open to nothing. */
 function shareNow(state: RegionalState, target: TargetState): number | null {
   const { topPriority: priority, leastKey: key } = target.replica.pool.queue;
-  return priority === null ? null : shareInMs(state, target, { priority, key, isHome: true });
+  return priority === null
+    ? null
+    : shareInMs(state, target, { priority, key, heldKey: key, isHome: true });
 }

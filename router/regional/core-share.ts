@@ -16,6 +16,8 @@ export interface Asker {
   readonly priority: number;
   /** Its key in the queue's order (policy/queue.ts); null where it stands behind all that other routers tell of. */
   readonly key: number | null;
+  /** The same of the oldest that waits here at that priority, where it goes before. */
+  readonly heldKey: number | null;
   /** The target alone holds most of its prompt. */
   readonly isHome: boolean;
 }
@@ -44,6 +46,7 @@ export function shareInMs(state: RegionalState, target: TargetState, asker: Aske
       blind: view.blind,
       roomForAll: others.requests !== null && haveRoom(state, pool, others.requests),
       ownAgeMs: asker.key === null ? null : agedMs(state, asker.key),
+      heldAgeMs: asker.heldKey === null ? null : agedMs(state, asker.heldKey),
       isHome: asker.isHome,
       roomForMs: roomSinceMs === null ? 0 : nowMs - roomSinceMs,
       waitMs: Math.max(leftMs, report.slotWaitMs ?? 0),

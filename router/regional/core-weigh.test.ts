@@ -251,9 +251,14 @@ function plainDraw(
   const own = least + state.settings.ageCredit * request.arrivedMs;
   const { topUnheld, leastKey } = request.pool.queue;
   const oldest = topUnheld === priority ? Math.min(own, leastKey ?? own) : own;
-  const key = held ? null : oldest;
+  const [key, heldKey] = held ? [null, null] : [own, oldest];
   const isItsTurn = (one: Scored): boolean =>
-    shareInMs(state, one.target, { priority, key, isHome: one.target === home?.target }) === 0;
+    shareInMs(state, one.target, {
+      priority,
+      key,
+      heldKey,
+      isHome: one.target === home?.target,
+    }) === 0;
   const goesHome = home !== undefined && isItsTurn(home);
   const roomy = all.filter((one) => room?.acts !== true || room.of(one).state !== 'full');
   if (!roomy.some((one) => !one.load.full && (goesHome || isItsTurn(one)))) return null;
