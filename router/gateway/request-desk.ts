@@ -6,6 +6,7 @@ import { FleetError, type LogLevel } from '../../shared/errors.ts';
 import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import { plainLog, type Logger } from '../../shared/runtime/log.ts';
+import { LinkSlices } from '../../shared/runtime/link-slices.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { AnswerRoom } from './answer-room.ts';
 import { BodyBudget, type BodyHold } from './body-budget.ts';
@@ -40,7 +41,12 @@ export interface DeskDeps<Attempt extends RequestAttempt, Decision extends Route
   readonly words: TierWords<Attempt, Decision>;
   readonly canonicaliser: Canonicaliser;
   readonly post: (event: RequestEvent) => void;
+  /** Shared with other bulk work of the process; absent: large bodies have slices of their own. */
+  readonly slices?: LinkSlices;
 }
+
+/** A smaller body takes far less than a millisecond. */
+const LARGE_BODY_BYTES = 64 * 1024;
 
 /** What is known of a request beside its body. */
 interface Asking extends Pick<Explainable, 'id' | 'headers'> {
@@ -65,6 +71,7 @@ export class RequestDesk<
   /** Of answers that are held until they are whole. */
   readonly room: AnswerRoom;
   private readonly deps: DeskDeps<Attempt, Decision>;
+  private readonly slices: LinkSlices;
   private readonly deadlines: Deadlines;
   private readonly log: Logger;
   private readonly open = new ChurnMap<RequestId, Exchange<Attempt, Decision>>();
@@ -79,6 +86,7 @@ export class RequestDesk<
     this.reloadable = reloadable;
     this.budget = new BodyBudget(reloadable.limits);
     this.room = new AnswerRoom(reloadable.limits.answerBytesMax);
+    this.slices = deps.slices ?? new LinkSlices(() => deps.runtime.clock.nowMs());
     this.log = plainLog(deps.runtime.log);
     this.deadlines = new Deadlines(deps.runtime.clock, deps.runtime.timers);
     this.exchangeDeps = this.depsOfExchange();
@@ -130,8 +138,11 @@ export class RequestDesk<
     const hold = this.budget.open();
     this.arriving += 1;
     try {
-      const request = await this.read(route, call, hold);
-      this.begin(call, request, hold);
+      const bytes = await this.read(call, hold);
+      const waits = this.inTurn(bytes.length, () => {
+        this.begin(call, this.parse(route, bytes, call.tenant), hold);
+      });
+      if (waits !== null) await waits;
     } catch (error) {
       hold.release();
       throw error;
@@ -182,14 +193,33 @@ export class RequestDesk<
 
   // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Without a route the body's own members say which it is. */
-  private async read(route: ApiRoute | null, call: Call, hold: BodyHold): Promise<OpenAiRequest> {
-    const { limits } = this.reloadable;
-    const bytes = await readJsonBody(call, hold, limits);
+  private async read(call: Call, hold: BodyHold): Promise<Buffer> {
+    const bytes = await readJsonBody(call, hold, this.reloadable.limits);
     if (call.tier !== null) await call.tier.settle(bytes);
-    return this.parse(route, bytes, call.tenant);
+    return bytes;
   }
 
+  /** Large bodies take their time of a turn as links do: two at once would hold up everybody's chunks. */
+  private inTurn(bytes: number, work: () => void): Promise<void> | null {
+    const { slices } = this;
+    if (bytes >= LARGE_BODY_BYTES && slices.isOver('bodies')) {
+      return new Promise((resolve, reject) => {
+        const settle = (): void => {
+          try {
+            resolve(work());
+          } catch (error) {
+            reject(error as Error);
+          }
+        };
+        slices.later('bodies', settle);
+      });
+    }
+    if (bytes >= LARGE_BODY_BYTES) slices.run(work);
+    else work();
+    return null;
+  }
+
+  /** Without a route the body's own members say which it is. */
   private parse(route: ApiRoute | null, bytes: Buffer, tenant: Tenant): OpenAiRequest {
     const { limits } = this.reloadable;
     const { saltGroup } = tenant;

@@ -11,6 +11,7 @@ import {
   type LinkVerdict,
 } from '../../shared/runtime/link-server.ts';
 import type { CertificateRule, LinkCredential } from '../../shared/runtime/link-credentials.ts';
+import type { LinkSlices } from '../../shared/runtime/link-slices.ts';
 import type { LinkEnd } from '../../shared/runtime/link-socket.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { ClientAuth, HandshakeFailed, ServerTls } from '../../shared/runtime/tls-server.ts';
@@ -26,6 +27,7 @@ const MESSAGES_PER_S_MIN = 200;
 export interface LinkDeskDeps {
   readonly options: RouterOptions;
   readonly runtime: RoleRuntime;
+  readonly slices: LinkSlices;
   readonly post: (event: RouterEvent) => void;
   /** A link has ended, up or not. */
   readonly ended: (reason: LinkEnd) => void;
@@ -77,6 +79,7 @@ export class LinkDesk {
         this.deps.post({ kind: 'linkDown', link, reason });
       },
       onTurnedAway: (reason) => this.deps.ended(reason),
+      slices: this.deps.slices,
       messagesPerS: (hello) => messagesPerS(hello, this.deps.reportIntervalMs()),
     });
   }

@@ -8,6 +8,7 @@ import type { RegionChildMessage } from '../../shared/protocol/region-messages.t
 import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
 import type { LinkServer, LinkServerStats } from '../../shared/runtime/link-server.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
+import { LinkSlices } from '../../shared/runtime/link-slices.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { HttpPools } from '../../shared/runtime/http-pool.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
@@ -72,9 +73,11 @@ export class RegionalShell {
       },
     });
     const post = this.driver.post.bind(this.driver);
+    const slices = new LinkSlices(() => runtime.clock.nowMs());
     this.links = new LinkDesk({
       options,
       runtime,
+      slices,
       post,
       ended: (reason) => metrics.add('link_ends_total', { reason }),
       pools: () => this.reloadable.pools,
@@ -95,7 +98,7 @@ export class RegionalShell {
     const { words } = this;
     const { canonicaliser } = deps;
     this.requests = new RequestDesk(
-      { runtime, metrics, post, words, canonicaliser },
+      { runtime, metrics, post, words, canonicaliser, slices },
       gatewayReloadable(this.reloadable),
     );
   }

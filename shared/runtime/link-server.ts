@@ -57,6 +57,8 @@ export interface LinkServerOptions<
   readonly timers: Timers;
   readonly log: Logger;
   readonly limits?: Partial<LinkLimits>;
+  /** Shared with other bulk work of the process; absent: links have slices of their own. */
+  readonly slices?: LinkSlices;
   readonly maxLinks?: number;
   /** Connections of one address that have not linked yet, at most. */
   readonly maxPending?: number;
@@ -153,7 +155,7 @@ class Links<
   constructor(options: LinkServerOptions<H, Child, Parent>) {
     this.#options = options;
     this.#limits = { ...LINK_LIMITS, ...options.limits };
-    this.#slices = new LinkSlices(() => options.clock.nowMs());
+    this.#slices = options.slices ?? new LinkSlices(() => options.clock.nowMs());
     this.#http = createHttpServer(
       {
         http: {
@@ -341,12 +343,12 @@ class Links<
 
   /** Nothing more is read from a link whose message has to wait for a later turn. */
   #schedule(peer: Peer, frame: Uint8Array): void {
-    if (peer.phase !== 'up' || !this.#slices.isOver) {
+    if (peer.phase !== 'up' || !this.#slices.isOver('links')) {
       return this.#slices.run(() => this.#receive(peer, frame));
     }
     peer.waiting += 1;
     peer.socket.hold();
-    this.#slices.later(() => {
+    this.#slices.later('links', () => {
       peer.waiting -= 1;
       if (peer.socket.ended) return;
       this.#receive(peer, frame);

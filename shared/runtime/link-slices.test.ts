@@ -12,7 +12,7 @@ test('work of one turn ends when its time is over, and what is left goes on in t
     nowMs += ms;
   };
   const bring = (name: string, ms: number): void => {
-    if (slices.isOver) slices.later(work(name, ms));
+    if (slices.isOver('links')) slices.later('links', work(name, ms));
     else slices.run(work(name, ms));
   };
   for (const name of ['a', 'b', 'c', 'd', 'e']) bring(name, 3);
@@ -28,10 +28,33 @@ test('one piece of work that takes long holds the next back, whatever it is itse
   let nowMs = 0;
   const slices = new LinkSlices(() => nowMs);
   slices.run(() => (nowMs += 100));
-  expect(slices.isOver).toBe(true);
+  expect([slices.isOver('links'), slices.isOver('bodies')]).toEqual([true, true]);
   await turn();
   await turn();
-  expect(slices.isOver).toBe(false);
+  expect([slices.isOver('links'), slices.isOver('bodies')]).toEqual([false, false]);
+});
+
+test('bodies go before messages that wait, one of those a turn whatever the bodies take', async () => {
+  let nowMs = 0;
+  const slices = new LinkSlices(() => nowMs);
+  const done: string[] = [];
+  const work = (name: string, ms: number) => () => {
+    done.push(name);
+    nowMs += ms;
+  };
+  slices.run(work('first', 5));
+  for (const name of ['m1', 'm2', 'm3']) slices.later('links', work(name, 1));
+  for (const name of ['b1', 'b2']) slices.later('bodies', work(name, 5));
+  expect(slices.isOver('bodies')).toBe(true);
+  await turn();
+  expect(done).toEqual(['first', 'b1', 'm1']);
+  await turn();
+  expect(done).toEqual(['first', 'b1', 'm1', 'b2', 'm2']);
+  // Its turn has no time left, but the next body waits for no message.
+  await turn();
+  expect(done.slice(5)).toEqual(['m3']);
+  slices.later('links', work('m4', 1));
+  expect([slices.isOver('links'), slices.isOver('bodies')]).toEqual([true, false]);
 });
 
 test('messages that take long come over many turns, each once and in the order of their link', async () => {

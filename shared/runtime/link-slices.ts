@@ -1,15 +1,19 @@
-// How much of one turn of the event loop links may take. When a thousand agents link again at once, their snapshots are
-// all readable in one turn, and whatever else the process serves would wait for all of them.
+// How much of one turn of the event loop bulk work may take: messages of links, and bodies that are large. When a thousand
+// agents link again at once, their snapshots are all readable in one turn, and whatever else the process serves would
+// wait for all of them.
 //
-// Work is done at once as long as its turn has time left; what is over waits, in order, for the turns after. Whoever
+// Work is done at once as long as its turn has time left; what is over waits for the turns after, in the order of its
+// lane. Somebody waits for a body: bodies go first, and at least one message a turn goes whatever they take. Whoever
 // adds work stops reading what brought it, so that what waits is bounded.
 
-/** ms of one turn: a stream's chunk waits no longer for it and the message that is over it, of 1 ms or 2, seldom 30. */
+/** ms of one turn: a stream's chunk waits no longer for it and the work that is over it, of 1 to 4 ms, seldom 30. */
 const SLICE_MS = 4;
+
+export type SliceLane = 'bodies' | 'links';
 
 export class LinkSlices {
   readonly #nowMs: () => number;
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting: Record<SliceLane, (() => void)[]> = { bodies: [], links: [] };
   #usedMs = 0;
   #scheduled = false;
 
@@ -18,21 +22,34 @@ export class LinkSlices {
   }
 
   /** Whether what comes now has to wait for a later turn. */
-  get isOver(): boolean {
-    return this.#usedMs >= SLICE_MS || this.#waiting.length > 0;
+  isOver(lane: SliceLane): boolean {
+    const { bodies, links } = this.#waiting;
+    if (this.#usedMs >= SLICE_MS || bodies.length > 0) return true;
+    return lane === 'links' && links.length > 0;
   }
 
   /** Does the work now. */
   run(work: () => void): void {
-    const begunMs = this.#nowMs();
-    work();
-    this.#usedMs += this.#nowMs() - begunMs;
+    try {
+      this.#do(work);
+    } finally {
+      this.#schedule();
+    }
+  }
+
+  /** The work throws nothing: nobody would hear. */
+  later(lane: SliceLane, work: () => void): void {
+    this.#waiting[lane].push(work);
     this.#schedule();
   }
 
-  later(work: () => void): void {
-    this.#waiting.push(work);
-    this.#schedule();
+  #do(work: () => void): void {
+    const begunMs = this.#nowMs();
+    try {
+      work();
+    } finally {
+      this.#usedMs += this.#nowMs() - begunMs;
+    }
   }
 
   #schedule(): void {
@@ -44,15 +61,20 @@ export class LinkSlices {
   #turn(): void {
     this.#scheduled = false;
     this.#usedMs = 0;
-    const { length } = this.#waiting;
+    const { bodies, links } = this.#waiting;
+    this.#some(bodies);
+    this.#some(links);
+    if (this.#usedMs > 0 || bodies.length > 0 || links.length > 0) this.#schedule();
+  }
+
+  /** One, where there is any, and those that waited with it as long as time is left. */
+  #some(waiting: (() => void)[]): void {
+    const { length } = waiting;
     let done = 0;
-    while (done < length && this.#usedMs < SLICE_MS) {
-      const begunMs = this.#nowMs();
-      this.#waiting[done]?.();
-      this.#usedMs += this.#nowMs() - begunMs;
+    while (done < length && (done === 0 || this.#usedMs < SLICE_MS)) {
+      this.#do(waiting[done] as () => void);
       done += 1;
     }
-    this.#waiting.splice(0, done);
-    if (this.#usedMs > 0 || this.#waiting.length > 0) this.#schedule();
+    waiting.splice(0, done);
   }
 }
