@@ -46,6 +46,14 @@ describe('a route', () => {
 });
 
 describe('what is read', () => {
+  test.each([0, 1, 2, 3])('of a long body is its text, wherever that is cut (%i)', (shift) => {
+    const content = 'x'.repeat(shift) + '🙂é'.repeat(200_000);
+    const messages = [{ role: 'user', content }];
+    const seed = { saltGroup: 't', lora: null };
+    const expected = canonicaliser.chat({ messages }, messages, seed);
+    expect(parse('chat', { messages }).prompts).toEqual([expected]);
+  });
+
   test.each([
     ['chat', { messages: MESSAGES, n: 4 }, 4],
     ['chat', { messages: MESSAGES }, 1],
