@@ -168,9 +168,16 @@ export class RequestDesk<
   attempt(attempt: Attempt, decision: Decision): void {
     this.countDecision(decision);
     const exchange = this.open.get(attempt.request);
-    if (exchange === undefined) return this.answerForGone(attempt);
+    if (exchange === undefined) return this.endUnsent(attempt.lease);
     this.leases.set(attempt.lease, exchange);
-    this.guard(exchange, () => exchange.send(attempt, decision));
+    try {
+      exchange.send(attempt, decision);
+    } catch (error) {
+      // A bug met on behalf of one request costs that request only, and what never left has nobody else to end it.
+      exchange.breakOff('internal');
+      if (this.leases.has(attempt.lease)) this.endUnsent(attempt.lease);
+      throw error;
+    }
   }
 
   queued(effect: Extract<RequestEffect<Attempt, Decision>, { kind: 'queued' }>): void {
@@ -339,19 +346,8 @@ export class RequestDesk<
     task?.();
   }
 
-  private answerForGone(attempt: Attempt): void {
-    const result = { kind: 'clientGone' } as const;
-    this.deps.post({ kind: 'attemptEnded', lease: attempt.lease, result, committed: false });
-  }
-
-  /** A bug met on behalf of one request costs that request only. */
-  private guard(exchange: Exchange<Attempt, Decision>, task: () => void): void {
-    try {
-      task();
-    } catch (error) {
-      exchange.breakOff('internal');
-      throw error;
-    }
+  private endUnsent(lease: LeaseId): void {
+    this.post({ kind: 'attemptEnded', lease, result: { kind: 'clientGone' }, committed: false });
   }
 
   private countDecision(decision: Decision): void {

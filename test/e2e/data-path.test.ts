@@ -544,6 +544,17 @@ describe('what cannot be routed', () => {
     expect(answer.headers['x-request-id']).toMatch(/^req-/);
   });
 
+  test('that meets a bug on its way out is told so, and its lease is given back', async () => {
+    const harness = await gateway(['http://127.0.0.1:1']);
+    harness.core.attemptOptions = { url: 'no URL' };
+    const answer = await post(harness, { model: 'm', messages: MESSAGES });
+    expect(answer.statusCode).toBe(500);
+    expect(await answer.body.json()).toMatchObject({ error: { code: 'internal' } });
+    expect(harness.core.leaseCount).toBe(0);
+    expect(harness.shell.requests.openRequests).toBe(0);
+    expect(await harness.metrics.text()).toContain('spillway_bugs_total 1');
+  });
+
   test('beyond openRequests a request is refused and counted', async () => {
     const harness = await gateway([], { limits: { openRequests: 1 } });
     harness.core.queueing = true;
