@@ -34,6 +34,8 @@ export interface ListenerOrder {
   readonly handshakeFailed: HandshakeFailed;
   readonly door: Door;
   readonly routes: readonly Route[];
+  /** Pages of browsers have no business there, whatever the configuration allows them. */
+  readonly pageless?: boolean;
 }
 
 export class Listeners<Name extends string> {
@@ -55,7 +57,7 @@ export class Listeners<Name extends string> {
       clock,
       timers,
       limits: listenerLimits(this.limits),
-      cors,
+      cors: order.pageless === true ? () => null : cors,
       leaving,
       onRefused: (call, error) => unserved.refused(call, error),
       onLimit: (limit) => metrics.add('limit_hits_total', { limit }),

@@ -316,6 +316,7 @@ class RegionalRouter implements RunningRouter {
       tls: this.tls.listener(name),
       handshakeFailed: this.tls.failedAt(name),
       door: name === 'tier' ? this.tierDoor() : this.clientDoor(name),
+      pageless: name === 'tier',
       routes,
     });
   }

@@ -257,6 +257,17 @@ describe('the tier listener', () => {
     expect((await send(router.tierPort, signed())).status).toBe(200);
   });
 
+  test('is no page’s business, whatever pages the configuration allows elsewhere', async () => {
+    const cors = { origins: ['*'], maxAgeS: 60 };
+    const { reloadable } = routerOptions({ surface: { cors } });
+    const { router } = await region({ reloadable: { ...reloadable, tierKeys: [KEY] } });
+    const asked = { origin: 'https://app.example', 'access-control-request-method': 'POST' };
+    const of = async (port: number | null) =>
+      (await request(`http://127.0.0.1:${port}${PATH}`, { method: 'OPTIONS', headers: asked }))
+        .statusCode;
+    expect([await of(router.clientsPort), await of(router.tierPort)]).toEqual([204, 405]);
+  });
+
   test('refuses by the head alone: no body need come', async () => {
     const { router } = await region();
     const socket = connect({ host: '127.0.0.1', port: router.tierPort ?? 0 });
