@@ -18,7 +18,7 @@ import type { Route } from '../gateway/http-listener.ts';
 import { Leaving, type DrainOptions } from '../gateway/leaving.ts';
 import { Listeners } from '../gateway/listeners.ts';
 import { Tenants, type Tenant } from '../gateway/tenants.ts';
-import { mayReside } from '../policy/region-filter.ts';
+import { mayEverServe } from '../policy/region-filter.ts';
 import { GlobalCore } from './core.ts';
 import { setGauges } from './gauges.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from './metrics.ts';
@@ -196,12 +196,14 @@ class GlobalRouter implements RunningGlobalRouter {
     return { text: await metrics.text(), contentType: metrics.contentType };
   }
 
-  /** What regions that may serve the tenant report. */
+  /** What regions that may serve the tenant report: their list, their certifications, and whether they serve at all. */
   private served(tenant: Tenant): ServedModel[] {
     const served = new Map<string, ServedModel>();
-    for (const { id } of this.shell.reloadable.regions) {
-      if (!mayReside(id, tenant.residency)) continue;
-      for (const [name, maxModelLen] of this.shell.links.modelsOf(id)) {
+    const { regions, tenants } = this.shell.reloadable;
+    const facts = tenants.get(tenant.name) ?? null;
+    for (const region of regions) {
+      if (!mayEverServe({ ...region, region: region.id }, tenant.residency, facts)) continue;
+      for (const [name, maxModelLen] of this.shell.links.modelsOf(region.id)) {
         if (served.has(name)) continue;
         served.set(name, { id: name, root: name, parent: null, maxModelLen });
       }

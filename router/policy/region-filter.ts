@@ -53,6 +53,9 @@ export interface RegionView {
   readonly excluded: boolean;
 }
 
+/** What a region is by its configuration. */
+export type RegionRules = Pick<RegionView, 'region' | 'rollout' | 'certifications' | 'tiers'>;
+
 export interface RegionModel {
   readonly name: string;
   /** `unknown` satisfies no demand for one. */
@@ -95,12 +98,29 @@ export function mayReside(region: RegionId, residency: Residency | null): boolea
   return residency.allow.includes(region) || residency.fallback.includes(region);
 }
 
+/** Whether rules alone let the region serve the tenant, whatever is up. */
+export function mayEverServe(
+  region: RegionRules,
+  residency: Residency | null,
+  demand: Pick<RegionDemand, 'certifications' | 'tier'> | null,
+): boolean {
+  const { certifications = [], tier = null } = demand ?? {};
+  return ruledOut(region, { residency, certifications, tier }) === null;
+}
+
+function ruledOut(
+  { region, rollout, certifications, tiers }: RegionRules,
+  demand: Pick<RegionDemand, 'residency' | 'certifications' | 'tier'>,
+): RegionFilterReason | null {
+  if (!mayReside(region, demand.residency)) return 'residency';
+  if (rollout === 'off') return 'rollout';
+  if (!demand.certifications.every((each) => certifications.includes(each))) return 'certification';
+  return demand.tier !== null && !tiers.includes(demand.tier) ? 'tier' : null;
+}
+
 function removalOf(view: RegionView, demand: RegionDemand): RegionFilterReason | null {
-  if (!mayReside(view.region, demand.residency)) return 'residency';
-  if (view.rollout === 'off') return 'rollout';
-  const certified = demand.certifications.every((each) => view.certifications.includes(each));
-  if (!certified) return 'certification';
-  if (demand.tier !== null && !view.tiers.includes(demand.tier)) return 'tier';
+  const reason = ruledOut(view, demand);
+  if (reason !== null) return reason;
   if (view.excluded) return 'excluded';
   if (!view.seen || view.models === null) return 'unseen';
   const served = view.models.filter(({ name }) => name === demand.model);
