@@ -1,7 +1,7 @@
 // What the shell of a random history keeps of what the core has asked for, and the rules that it holds it to.
 
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
-import type { LeaseId, LinkId, RegionId, RequestId } from '../../shared/model/ids.ts';
+import type { LeaseId, LinkId, PoolId, RegionId, RequestId } from '../../shared/model/ids.ts';
 import type { GlobalStatus } from '../../router/global/core.ts';
 import type { GlobalAttempt, GlobalCoreConfig, GlobalEffect } from '../../router/global/events.ts';
 import type { AttemptResult } from '../../router/policy/attempt-result.ts';
@@ -31,16 +31,31 @@ export class HistoryBooks {
   readonly links = new Map<LinkId, { region: RegionId; seq: number }>();
   /** The last sends. */
   readonly sent: { region: RegionId; seq: number }[] = [];
-  readonly #granted = new Map<RegionId, number>();
-  readonly #spilled = new Map<RegionId, { sum: number; largest: number }>();
+  /** By region and pool, ms. */
+  readonly #credit = new Map<string, { granted: number; spilled: number; largest: number }>();
   readonly #shares = new Map<string, Direction>();
 
   constructor(config: GlobalCoreConfig) {
     this.config = config;
   }
 
-  granted(region: RegionId, prefillMs: number): void {
-    this.#granted.set(region, (this.#granted.get(region) ?? 0) + prefillMs);
+  granted(region: RegionId, pool: PoolId, prefillMs: number): void {
+    this.#creditOf(region, pool).granted += prefillMs;
+  }
+
+  /** A region that is taken out and put in again owes nothing. */
+  configured(config: GlobalCoreConfig): void {
+    this.config = config;
+    for (const key of this.#credit.keys()) {
+      if (!config.regions.some(({ id }) => key.startsWith(`${id}/`))) this.#credit.delete(key);
+    }
+  }
+
+  #creditOf(region: RegionId, pool: PoolId) {
+    const key = `${region}/${pool}`;
+    const credit = this.#credit.get(key) ?? { granted: 0, spilled: 0, largest: 0 };
+    this.#credit.set(key, credit);
+    return credit;
   }
 
   take(effect: GlobalEffect): void {
@@ -102,15 +117,16 @@ export class HistoryBooks {
     if (none !== undefined) throw new Breach(`${lease}: ${none[0]} is none`);
   }
 
-  #noteSpill({ region, prefillMs, lease }: GlobalAttempt): void {
+  #noteSpill({ region, pool, prefillMs, lease }: GlobalAttempt): void {
     const work = prefillMs ?? 0;
-    const before = this.#spilled.get(region) ?? { sum: 0, largest: 0 };
-    const spilled = { sum: before.sum + work, largest: Math.max(before.largest, work) };
-    this.#spilled.set(region, spilled);
-    const granted = this.#granted.get(region) ?? 0;
-    // Pools have an account each: one request more a pool.
-    if (spilled.sum > granted + 2 * spilled.largest + 1e-6) {
-      throw new Breach(`${lease}: ${spilled.sum} ms spilled into ${region}, ${granted} granted`);
+    const credit = this.#creditOf(region, pool);
+    credit.spilled += work;
+    credit.largest = Math.max(credit.largest, work);
+    const { granted, spilled, largest } = credit;
+    if (spilled > (granted + largest) * (1 + 1e-9)) {
+      throw new Breach(
+        `${lease}: ${spilled} ms spilled into ${region}/${pool}, ${granted} granted`,
+      );
     }
   }
 

@@ -2,7 +2,7 @@
 // changes of policy. A breach is said in words, with the seed that shows it.
 //
 //   residency   no attempt is made in a region that its tenant's list, as it is now, does not name, or that is off
-//   credit      all that was spilled into a region ≤ all that it granted + one request
+//   credit      all that was spilled into a pool ≤ all that it granted + one request
 //   dwell       no share turns round sooner than the dwell, and none is above its ceiling
 //   once        every request ends exactly once, has one attempt at a time, and streams from one place
 //   explain     what is foretold of a request is what is done
@@ -220,9 +220,10 @@ class History {
   }
 
   #grantOf(id: LinkId, region: RegionId): void {
-    const prefillMs = Math.floor(this.#dice.next() * 600);
-    this.#books.granted(region, prefillMs);
+    // Seldom a whole request: what is granted, not what is wanted, bounds what goes abroad.
+    const prefillMs = Math.floor(this.#dice.next() * (this.#dice.chance(0.2) ? 600 : 60));
     const pool = this.#dice.any(['p', 'q'] as const) as PoolId;
+    this.#books.granted(region, pool, prefillMs);
     this.#say(id, { kind: 'grant', pool, prefillMs, lifeMs: 3_000 });
   }
 
@@ -263,7 +264,7 @@ class History {
   }
 
   #configure(): void {
-    this.#books.config = someConfig(this.#dice, SETTINGS);
+    this.#books.configured(someConfig(this.#dice, SETTINGS));
     this.#handle({ kind: 'configured', config: this.#books.config });
     for (const open of this.#books.open.values()) {
       const { attempt } = open;
