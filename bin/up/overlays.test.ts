@@ -77,7 +77,8 @@ router:
   });
 
   it('only the region of this process is filled in', () => {
-    const { router, regions } = made(REGIONS);
+    const { router, global, regions } = made(REGIONS);
+    expect(global?.zone).toBe('z');
     expect(regions[0]?.linkSecrets).toEqual(['secret-of-the-links-of-a']);
     expect(regions[0]?.baseUrl).toBe('https://a.example');
     expect(regions[1]?.linkSecrets).toEqual([SECRETS.link]);

@@ -110,11 +110,13 @@ function globalOverlays({ said, region, secrets }: UpTask): Overlay[] {
     said('router', 'tier', 'keys', 0) ?? { id: region, secret: secrets.tier };
   const secret =
     said('regions', at, 'linkSecrets', 0) ?? said('router', 'global', 'secret') ?? secrets.link;
-  const zone = said('global', 'zone') ?? 'local';
+  // The global router stands where its region does.
+  const zone = said('global', 'zone') ?? said('regions', at, 'zone') ?? 'local';
   const own = { name: region, zone, baseUrl: `http://${LATER}`, linkSecrets: [secret], tierKey };
   const filled = regions.length === 0 ? own : { linkSecrets: [secret], tierKey };
   return [
     ...(said('global') === undefined ? [up(['global'], {})] : []),
+    ...(said('global', 'zone') === undefined && at >= 0 ? [up(['global', 'zone'], zone)] : []),
     ...(said('global', 'links') === undefined ? [up(['global', 'links', 'listen'], ANYWHERE)] : []),
     ...adminOverlays(said, 'global'),
     ...Object.entries(filled)

@@ -108,6 +108,11 @@ describe('a global router', () => {
       'global.links.listen: two listeners of this router have one address',
     ],
     [
+      'an affinity secret that cannot be guessed',
+      { global: { affinitySecret: 'guess' } },
+      'global.affinitySecret: is shorter than 16 characters',
+    ],
+    [
       'to stop below where it starts',
       { global: { routing: { spillStopMs: 500 } } },
       'global.routing.spillStopMs: is above spillStartMs (400 ms)',

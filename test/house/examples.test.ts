@@ -1,4 +1,4 @@
-// The example configurations are good, and every command line that help, README and examples show is one.
+// The example configurations are good, and every command line that help, README, guides and examples show is one.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -60,7 +60,11 @@ function commandLines(text: string): Shown[] {
 }
 
 const pages = {
-  'README.md': readFileSync(join(ROOT, 'README.md'), 'utf8'),
+  ...Object.fromEntries(
+    ['README.md', 'docs/global.md', 'docs/deploy.md', 'docs/security.md', 'docs/engines.md'].map(
+      (page) => [page, readFileSync(join(ROOT, page), 'utf8')],
+    ),
+  ),
   ...Object.fromEntries(
     readdirSync(FOLDER).map((file) => [file, readFileSync(join(FOLDER, file), 'utf8')]),
   ),
