@@ -308,6 +308,20 @@ describe('a region that is cut off', () => {
     expect(attemptIn(rig.arrive()).region).toBe('sg');
   });
 
+  test('that dies and comes back between two probes is back with the next good one, users or none', () => {
+    const rig = asia();
+    const result = { kind: 'good', ttftMs: 20, buffered: false } as const;
+    const probe = () => rig.handle({ kind: 'probed', region: 'jp' as RegionId, result });
+    const breaker = () => rig.core.status(rig.nowMs).regions[0]?.breaker;
+    probe();
+    for (let n = 0; n < 3; n += 1) rig.end(attemptIn(rig.arrive()).lease, RESET);
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    expect(breaker()).toBe('open');
+    rig.up('jp');
+    probe();
+    expect(breaker()).toBe('closed');
+  });
+
   test('that answers probes while its users starve is left alone all the same, until one of them is served', () => {
     const rig = asia();
     const probe = (kind: 'good' | 'busy'): void => {

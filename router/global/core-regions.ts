@@ -69,6 +69,7 @@ function adopt(
     ...{ id, region, routerId: hello.routerId, report: null, receivedMs: state.nowMs },
     ...{ upMs: state.nowMs, told: new Map() },
   };
+  region.probeIsNews ||= region.links.size === 0;
   state.links.set(id, link);
   region.links.set(id, link);
   region.dead = false;
@@ -137,17 +138,20 @@ export function awayTold(state: GlobalState, link: RegionLink, message: AwayMess
 }
 
 /**
- * A good one is news behind a failed one alone: a region may answer what is small and let its users starve, and then it is
- * theirs to say when they are served again.
+ * A good one brings a region back that was away: behind a failed one, or where a link has come anew. Otherwise it is no
+ * news: a region may answer what is small and let its users starve, and then it is theirs to say when they are served.
  */
 export function probed(state: GlobalState, region: RegionState, result: RegionProbe): void {
-  const { breaker, probe: before } = region;
   region.probe = { ...result, atMs: state.nowMs };
-  if (result.kind !== 'failed') region.dead = false;
-  if (result.kind === 'failed') failedAt(state, region, PROBE);
-  else if (result.kind === 'good' && (before?.kind ?? 'failed') === 'failed') {
-    breaker.succeeded(PROBE);
+  if (result.kind === 'failed') {
+    region.probeIsNews = true;
+    failedAt(state, region, PROBE);
+    return;
   }
+  region.dead = false;
+  if (result.kind === 'busy') return;
+  if (region.probeIsNews) region.breaker.succeeded(PROBE);
+  region.probeIsNews = false;
 }
 
 /** It refuses connections. With no link either, nobody has to wait for its last report to be too old. */

@@ -60,6 +60,8 @@ export interface RegionState {
   /** Of the last send. */
   seq: number;
   probe: (RegionProbe & { readonly atMs: number }) | null;
+  /** The last one failed, or a link has come where none was: a good one says that the region is back. */
+  probeIsNews: boolean;
 }
 
 export interface RegionLink {
@@ -218,6 +220,7 @@ export function newRegion(config: RegionConfig): RegionState {
     firstTokenMs: Number.NEGATIVE_INFINITY,
     seq: 0,
     probe: null,
+    probeIsNews: true,
   };
 }
 
