@@ -36,6 +36,14 @@ describe('a conversation', () => {
     expect(kindOf(rig.arrive({ prompts: [turnsOf(7, 3)] }))).toEqual(['send', 'home', 'jp']);
   });
 
+  test('is in the cache where it lives and nowhere else', () => {
+    const rig = asia();
+    rig.end(attemptIn(rig.arrive({ prompts: [turnsOf(7, 1)] })).lease, COMPLETE);
+    const { candidates } = rig.core.explain(rig.request({ prompts: [turnsOf(7, 2)] }), rig.nowMs);
+    expect(candidates.map(({ cachedTokens }) => cachedTokens)).toEqual([1_010, 0, 0]);
+    expect(candidates.map(({ prefillMs }) => prefillMs)).toEqual([990 / 8, 250, 250]);
+  });
+
   test('whose last turns nobody knows is found by an earlier one', () => {
     const rig = asia();
     const here = [{ key: 't/7@4000', tokens: 2_000, idleMs: 0, awayForMs: 0 }];
@@ -156,6 +164,45 @@ describe('a conversation', () => {
         kindOf(rig.arrive({ prompts: [turnsOf(7, 3)] })),
       );
       expect(new Set(kinds.map(String))).toEqual(new Set(['send,affinity,sg']));
+    });
+
+    test('never again within the dwell where this router has moved it itself, then once more', () => {
+      const rig = lives([600, 1_500, 1_500, 1_500]);
+      const moved = () => {
+        for (let n = 0; n < 12; n += 1) {
+          const effects = rig.arrive({ prompts: [turnsOf(7, 2)] });
+          const { lease } = attemptIn(effects);
+          rig.end(lease, COMPLETE);
+          if (decisionIn(effects)?.reason === 'moved') return attemptIn(effects).region;
+        }
+        return null;
+      };
+      expect(moved()).toBe('sg');
+      const later = (seconds: number): string[] => {
+        const kinds = new Set<string>();
+        for (let n = 0; n < seconds; n += 1) {
+          rig.pass(1_000);
+          rig.report('jp');
+          rig.grant('jp', 10_000);
+          rig.report('sg', { waitingPrefillMs: 6_000 });
+          const effects = rig.arrive({ prompts: [turnsOf(7, 3)] });
+          rig.end(attemptIn(effects).lease, COMPLETE);
+          kinds.add(String(kindOf(effects)));
+        }
+        return [...kinds];
+      };
+      expect(later(590)).toEqual(['send,affinity,sg']);
+      expect(later(60)).toContain('spill,moved,jp');
+    });
+
+    test('never to a neighbour that was as full in one of the two reports', () => {
+      const rig = lives([600, 1_500, 1_500, 1_500]);
+      rig.report('sg', { waitingPrefillMs: 3_000 });
+      rig.pass(1);
+      rig.report('sg');
+      expect(next(rig)).toEqual(['send', 'affinity', 'jp']);
+      rig.report('sg');
+      expect(next(rig)).toEqual(['spill', 'moved', 'sg']);
     });
 
     test('never for less', () => {

@@ -46,6 +46,18 @@ describe('an attempt that fails before the client has seen anything', () => {
     expect(rig.core.status(0).openRequests).toBe(0);
   });
 
+  test('is made good for all that a region takes along when it dies, whatever the budget', () => {
+    const rig = asia({ settings: { retryBudgetRatio: 0, retryBudgetMinPerS: 0.2 } });
+    const open = Array.from({ length: 50 }, () => attemptIn(rig.arrive()));
+    expect(new Set(open.map(({ region }) => region))).toEqual(new Set(['jp']));
+    const ends = open.map(({ lease }) => kindOf(rig.end(lease, RESET)));
+    expect(new Set(ends.map(String))).toEqual(new Set(['send,failover,sg']));
+    // Singapore is sound: what fails there now and then is charged.
+    expect(refusalIn(rig.end(attemptIn(rig.arrive()).lease, RESET))?.decision?.reason).toBe(
+      'retry_budget',
+    );
+  });
+
   test('opens the breaker of a region that fails again and again; a good probe closes it', () => {
     const rig = asia();
     for (let n = 0; n < 3; n += 1) rig.end(attemptIn(rig.arrive()).lease, RESET);

@@ -66,6 +66,34 @@ describe('a new conversation', () => {
     expect(sg?.ttftMs).toBeCloseTo(640);
   });
 
+  test('costs the price of its region too, by the thousand tokens that are expected', () => {
+    const rig = asia({ regions: [JP, { ...SG, costMs: 50 }, EU] });
+    const [, sg] = rig.core.explain(rig.request({ maxTokens: 100 }), rig.nowMs).candidates;
+    expect(sg).toMatchObject({ costMs: 55, ttftMs: 60 + 125 + 55 });
+  });
+
+  test('waits as long as new conversations do for KV room', () => {
+    const rig = asia();
+    rig.pass(60_000);
+    rig.report('jp', { kvRoomWaitMs: 900 });
+    const [jp] = rig.core.explain(rig.request(), rig.nowMs).candidates;
+    expect(jp?.queueMs).toBeCloseTo(900);
+  });
+
+  test('is not told by a report that comes again, or from before', () => {
+    const rig = asia();
+    rig.report('jp', { waitingPrefillMs: 2_000 });
+    rig.pass(60_000);
+    const pools = [poolReport({ waitingPrefillMs: 1e6 })];
+    for (const seq of [0, 1]) {
+      const report = { kind: 'report', seq, pools, routers: 1, draining: false } as const;
+      expect(rig.say('jp', { ...report, arrived: [] })).toContainEqual({
+        ...{ kind: 'limit', limit: 'report_order' },
+      });
+    }
+    expect(rig.core.status(rig.nowMs).regions[0]?.pools[0]?.reportAgoMs).toBe(60_000);
+  });
+
   test('shows a cold connection as three round trips', () => {
     const rig = asia();
     rig.handle({ kind: 'warmth', region: 'sg' as RegionId, warm: false });
