@@ -254,7 +254,7 @@ describe('a region that answers probes', () => {
   test('while its users starve is left to one of them at a time, however good its probes are', async () => {
     const settings = {
       ...GLOBAL_DEFAULTS,
-      ...{ firstTokenBaseMs: 200, firstTokenExtendWindowMs: 0, breakerOpenMs: 250 },
+      ...{ firstTokenBaseMs: 150, firstTokenExtendWindowMs: 0, breakerOpenMs: 100 },
     };
     const { near, far, tier } = await two({ probes: PROBES, reloadable: { settings } });
     near.region.script = probesGood(HOLDS);
@@ -271,7 +271,7 @@ describe('a region that answers probes', () => {
     await busy.served('near');
     const asked = await busy.stop();
     expect(failed(asked)).toEqual([]);
-    // Those that were under way when it opened, and a trial after 250 ms, after 500, after a second and so on.
+    // Those that were under way when it opened, and a trial after 100 ms, after 200 and so on.
     expect(starved).toBeLessThanOrEqual(3 + CLIENTS + 6);
     expect(far.region.told.length).toBeGreaterThan(3 * starved);
   });
