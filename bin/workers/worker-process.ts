@@ -18,8 +18,8 @@ import type {
 import type { Handed, Taker } from './acceptor.ts';
 
 const ENTRY = join(import.meta.dirname, 'main.ts');
-/** Of Node: how a heap is laid out, which goes for workers too. */
-const HEAP_FLAG = /^--m(?:in|ax)-semi-space-size=/;
+/** Of Node: how a heap is laid out and collected, which goes for workers too. */
+const HEAP_FLAG = /^--(?:m(?:in|ax)-semi-space|v8-pool)-size=/;
 
 export interface WorkerEvents {
   readonly onMessage: (message: Exclude<FromWorker, { kind: 'answer' | 'failure' }>) => void;
