@@ -183,7 +183,7 @@ describe('a region that is cut off whole', () => {
     async (kind) => {
       const settings = {
         ...GLOBAL_DEFAULTS,
-        ...{ staleGraceMs: 1_000, firstTokenBaseMs: 300, firstTokenExtendWindowMs: 0 },
+        ...{ staleGraceMs: 1_000, firstTokenBaseMs: 500, firstTokenExtendWindowMs: 0 },
         ...{ stallMinMs: 500, breakerOpenMs: 300 },
       };
       const { near, far, tier } = await two({ reloadable: { settings } });
@@ -254,7 +254,7 @@ describe('a region that answers probes', () => {
   test('while its users starve is left to one of them at a time, however good its probes are', async () => {
     const settings = {
       ...GLOBAL_DEFAULTS,
-      ...{ firstTokenBaseMs: 150, firstTokenExtendWindowMs: 0, breakerOpenMs: 100 },
+      ...{ firstTokenBaseMs: 500, firstTokenExtendWindowMs: 0, breakerOpenMs: 100 },
     };
     const { near, far, tier } = await two({ probes: PROBES, reloadable: { settings } });
     near.region.script = probesGood(HOLDS);
@@ -265,7 +265,7 @@ describe('a region that answers probes', () => {
     const busy = load(tier);
     await until(() => seen(tier, 'near')?.breaker !== 'closed');
     const before = probes();
-    await until(() => probes() >= before + 5);
+    await until(() => probes() >= before + 4);
     const starved = users();
     near.region.script = WHOLE;
     await busy.served('near');
