@@ -425,6 +425,26 @@ describe('prefixes', () => {
     expect(router.report().workingSetTokens).toBeNull();
   });
 
+  test('know what comes back of what its routers tell, also where the turn before was elsewhere', () => {
+    const workingSet = (rested: { restedMs?: number }): number | null => {
+      const { h, router } = ready();
+      for (let i = 0; i < 10; i += 1) {
+        const hashes = Uint32Array.from({ length: 20 }, (_, j) => 1_000 * (i + 1) + j);
+        const chains = [{ ...chain(0, 9_000 + i), hashes }];
+        router.sent(`x${i}`, { promptBytes: 10 * 512, chains, ...rested });
+        router.first(`x${i}`);
+        router.ended(`x${i}`, { promptTokens: 1_280, cachedTokens: 0, completionTokens: 0 });
+        h.advance(700);
+      }
+      return router.report().workingSetTokens;
+    };
+    expect(workingSet({})).toBeNull();
+    // Four or five of them have ended within 3 s.
+    const known = workingSet({ restedMs: 3_000 });
+    expect(known).toBeGreaterThan(4 * 1_280 - 1);
+    expect(known).toBeLessThan(6 * 1_280);
+  });
+
   test('lets a prompt that fits in no way evict nothing; it counts for the context', () => {
     const { h, router } = ready();
     router.sent('a', { promptBytes: 20 * 512, chains: [chain(20, 1)] });

@@ -52,9 +52,12 @@ export class KvBook {
 
   opened(entry: LedgerEntry, nowMs: number): void {
     const chains = this.fitsContext(entry) ? entry.facts.chains : [];
+    // Its router knows of turns that ended elsewhere or were evicted here, and of its own waits.
+    const { restedMs } = entry.facts;
+    if (restedMs !== undefined) this.gaps.observe(restedMs);
     const holds = chains.map((chain) => {
       const { hold, gapsMs } = this.index.open(chain, nowMs);
-      for (const gapMs of gapsMs) this.gaps.observe(gapMs);
+      if (restedMs === undefined) for (const gapMs of gapsMs) this.gaps.observe(gapMs);
       return hold;
     });
     this.holds.set(entry, holds);

@@ -23,7 +23,7 @@ import { isLight } from './core-decide.ts';
 import { resetSums } from './core-load.ts';
 import { targetsOf } from './core-weigh.ts';
 import type { Scored } from './core-weighing.ts';
-import { growthTokens, noteAdmitted, type Room } from './core-working-set.ts';
+import { growthTokens, noteAdmitted, restedMs, type Room } from './core-working-set.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 
 type Unsequenced = RouterMessage extends infer M
@@ -78,7 +78,9 @@ export function openAttempt(
     },
   });
   if (isLight(request)) return;
-  lease.sentSeq = tell(state, target, { kind: 'sent', agoMs: 0, ...lease.facts });
+  const rested = restedMs(request);
+  const gap = rested === null ? {} : { restedMs: rested };
+  lease.sentSeq = tell(state, target, { kind: 'sent', agoMs: 0, ...lease.facts, ...gap });
 }
 
 /** The attempt weighs on its target from here on, and its prompts may be found there. */

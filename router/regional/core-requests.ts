@@ -47,6 +47,7 @@ export function enter(
     attempts: 0,
     tried: new Set(),
     metStale: false,
+    earlier: null,
     lease: null,
     gone: false,
     failure: null,

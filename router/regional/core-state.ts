@@ -31,7 +31,7 @@ import { KvFill } from '../policy/kv-fill.ts';
 import { Promises } from '../policy/promises.ts';
 import { ReleasePace } from '../policy/shed.ts';
 import { PoolSight } from '../policy/sight.ts';
-import { TurnMemory } from '../policy/turn-memory.ts';
+import { TurnMemory, type EarlierTurn } from '../policy/turn-memory.ts';
 import type { RecentTurns } from '../policy/working-set.ts';
 import { BurstRoom } from '../policy/working-set-burst.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
@@ -211,6 +211,8 @@ export interface RequestState {
   readonly tried: Set<string>;
   /** It met a stale connection, whose attempt counts for none. */
   metStale: boolean;
+  /** The turn that it goes on from, known from its first attempt on; null where it is unknown. */
+  earlier: EarlierTurn | null;
   lease: LeaseState | null;
   gone: boolean;
   failure: Failure | null;

@@ -130,6 +130,29 @@ describe('a turn that goes on', () => {
     expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 9_000 - NEED }))).toEqual(['r2']);
   });
 
+  test('is told with how long it had rested, once, whichever replica it was at and however long it waits here', () => {
+    const one = rig(FULL);
+    one.ready('b', FULL);
+    const leaf = { hashLow: 1, hashHigh: 2, promptTokens: 100, answerTokens: 10 };
+    const target = { replica: 'b' as ReplicaId, rank: 0, incarnation: 'b/1' as Incarnation };
+    for (const [seq, leaves] of [[], [leaf]].entries()) {
+      const told = { ...{ runs: [], evicted: new Uint32Array(0) }, seq, leaves };
+      const message = { kind: 'prefix', ...target, ...told } as const;
+      one.handle({ kind: 'message', link: 'b' as LinkId, message });
+    }
+    one.nowMs += 3_000;
+    const turn = { prompts: [prompt(2_000, GOES_ON)] };
+    expect(decisionIn(one.arrive(turn))).toBe('queue/kv_room');
+    one.nowMs += 500;
+    const rested = (effects: readonly RouterEffect[]): unknown =>
+      sentTo(effects, 'a').flatMap((told) => (told.kind === 'sent' ? [told.restedMs ?? null] : []));
+    const sent = one.report('a', HALF);
+    expect(rested(sent)).toEqual([3_000]);
+    one.end(attemptIn(sent).lease);
+    one.report('a', HALF);
+    expect(rested(one.arrive(turn))).toEqual([null]);
+  });
+
   test('that is tried again elsewhere is not held back', () => {
     const one = rig(HALF);
     const { lease } = attemptIn(one.arrive({ prompts: [prompt(1)] }));

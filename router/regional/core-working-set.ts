@@ -10,6 +10,7 @@ import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
 import { curveOf, poolCurve } from './core-load.ts';
 import { isUnfound, kvRoom, servedAnew, standsBackMs } from '../policy/working-set.ts';
 import type { QueueItem } from '../policy/queue.ts';
+import type { EarlierTurn } from '../policy/turn-memory.ts';
 import type {
   LeaseState,
   PoolState,
@@ -138,20 +139,34 @@ export function noteTurnEnds(
   }
 }
 
+/**
+ * How long its conversation had rested when it came, at its first attempt; null where that is unknown. Its agent can not
+ * tell: it knows nothing of turns that ended elsewhere or that its engine has evicted, and would count the wait here.
+ */
+export function restedMs(request: RequestState): number | null {
+  const [prompt, ...others] = request.request.prompts;
+  const before = prompt?.turnEnds.at(-1);
+  if (request.attempts > 1 || before === undefined || others.length > 0) return null;
+  const earlier = request.pool.workingSet.turns.take(before);
+  request.earlier = earlier;
+  return earlier === null ? null : restBefore(request, earlier);
+}
+
+function restBefore({ arrivedMs }: RequestState, { endedMs }: EarlierTurn): number {
+  return Math.max(0, arrivedMs - endedMs);
+}
+
 /** A turn is complete: what it found of the one before moves the bound, where it came back in time. */
 export function noteTurn(state: RegionalState, lease: LeaseState, usage: Usage): void {
   const { request, moved } = lease;
-  const [prompt] = request.request.prompts;
-  const before = prompt?.turnEnds.at(-1);
-  if (before === undefined || request.request.prompts.length > 1) return;
-  const { control, turns, gaps } = request.pool.workingSet;
-  const earlier = turns.take(before);
+  const { earlier } = request;
   if (earlier === null) return;
-  const restedMs = Math.max(0, request.arrivedMs - earlier.endedMs);
-  gaps.observe(restedMs);
+  const { control, gaps } = request.pool.workingSet;
+  const rested = restBefore(request, earlier);
+  gaps.observe(rested);
   const { cachedTokens } = usage;
   const tauMs = gaps.tauMs(state.nowMs);
-  if (moved || cachedTokens === null || tauMs === null || restedMs > tauMs) return;
+  if (moved || cachedTokens === null || tauMs === null || rested > tauMs) return;
   // What is computed anew by intent says nothing of the bound.
   if (anewOf(lease.target) > 0) return;
   control.observe({ found: cachedTokens, could: earlier.tokens });

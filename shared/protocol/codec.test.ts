@@ -122,6 +122,7 @@ const facts = {
   streamed: fc.boolean(),
   maxTokens: fc.option(tokens),
   requests: fc.integer({ min: 1, max: MAX_LEASE_REQUESTS }),
+  restedMs: tokens,
   chains: fc.array(fc.record({ hashes: words, endLow: u32, endHigh: u32, turnEnds: words }), {
     maxLength: 4,
   }),

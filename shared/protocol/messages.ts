@@ -142,6 +142,11 @@ export interface LeaseFacts {
   readonly maxTokens: number | null;
   /** Requests that an engine makes of it and counts: elements of a list × answers of each. Absent: 1. */
   readonly requests?: number | undefined;
+  /**
+   * ms from the end of the turn that it goes on from, wherever that was, to its arrival at the router. Told once a turn;
+   * absent where it is unknown.
+   */
+  readonly restedMs?: number | undefined;
   /** The prompt's chains, one an element of a list prompt. */
   readonly chains: readonly ChainFacts[];
 }

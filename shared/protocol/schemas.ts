@@ -206,6 +206,7 @@ const leaseFacts = {
   streamed: z.boolean(),
   maxTokens: amount.nullable(),
   requests: z.int().min(1).max(MAX_LEASE_REQUESTS).optional(),
+  restedMs: amount.optional(),
   chains: z.array(chain).max(MAX_CHAINS),
 };
 
