@@ -52,7 +52,7 @@ export interface RegionPoolReport {
   readonly observedAgoMs: number | null;
 
   // of replicas
-  /** Those that take new requests: loading and cordoned ones are none. */
+  /** Those that take new requests, or will where all of them ask for time: loading and cordoned ones are none. */
   readonly readyReplicas: number;
   /** Sum over ready replicas, others' work included. */
   readonly waitingPrefillMs: number | null;
