@@ -155,7 +155,13 @@ describe('validate', () => {
       expect(spillway(['validate', '-f', file], { env }).stderr).toBe('');
     }
     // Every role checks the whole file: what stops the router is the port, not the agent's part.
-    const elsewhere = { ...env, SPILLWAY_LISTEN: '203.0.113.1:1', SPILLWAY_ACCESS: 'open' };
+    const elsewhere = {
+      ...env,
+      SPILLWAY_LISTEN: '203.0.113.1:1',
+      SPILLWAY_ACCESS: 'open',
+      SPILLWAY_LINKS: '127.0.0.1:0',
+      SPILLWAY_ADMIN: '127.0.0.1:0',
+    };
     const { stderr } = spillway(['router', '--config', 'both.yaml'], { env: elsewhere });
     expect(stderr).toMatch(/203\.0\.113\.1:1 is no address of this machine/);
   });

@@ -66,7 +66,8 @@ describe.each(KINDS)('two ranks of %s', (kind, options) => {
     const engine = { ...options, dataParallelSize: 2, received: 500 };
     region = await KindRegion.open({ agentKind: null, engine });
     const names = Array.from({ length: 12 }, (_, i) => `request ${i}`);
-    const answers = await Promise.all(names.map((name) => region!.whole(prompt(name, 1_000))));
+    // Long enough that the first is not over before the last has come, also where both cores are busy.
+    const answers = await Promise.all(names.map((name) => region!.whole(prompt(name, 8_000))));
     const used = new Set(answers.map(({ replica }) => replica));
     expect(used.size).toBe(4);
     for (const each of region.engines) {
