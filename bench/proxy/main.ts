@@ -194,10 +194,7 @@ async function extras(place: ArmPlace, arms: readonly Arm[]): Promise<void> {
 async function secondTier(place: ArmPlace, cells: readonly Cell[]): Promise<void> {
   const { quick } = flags;
   say('\ntwo-tiers');
-  await tellExtra(
-    'two-tiers',
-    twoTiers(place, { cells, quick, groups: quick ? 1 : GROUPS, warmUp }),
-  );
+  await tellExtra('two-tiers', twoTiers(place, { cells, quick, groups: quick ? 1 : GROUPS }));
 }
 
 async function tellExtra(name: string, looking: Promise<Extra>): Promise<void> {

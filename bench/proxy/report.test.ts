@@ -67,6 +67,7 @@ describe('aims', () => {
   it('are about cells and figures that a run has', () => {
     expect(new Set(AIMS.map(({ cell }) => cell))).toEqual(
       new Set([
+        ...['two-tiers-json-16', 'two-tiers-streams-64'],
         ...['streams-64', 'streams-256', 'streams-64-100k', 'streams-256-100k', 'json-16'],
         ...['bodies-1m', 'writes-64', 'memory-100k'],
       ]),

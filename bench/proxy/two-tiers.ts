@@ -14,7 +14,7 @@ import { freePorts } from '../../test/free-ports.ts';
 import { TWO_TIERS_ARM } from './aims.ts';
 import { directArm, HOST, logOf, pinned, startProxy, type Arm, type ArmPlace } from './arms.ts';
 import type { RunningArm } from './arms.ts';
-import { blockMs, type Cell } from './cells.ts';
+import { blockMs, JSON_16, WARM_STREAMS, type Cell } from './cells.ts';
 import { cpuUs, figuresOf, runGroup, type Block, type Figures, type Group } from './compare.ts';
 import type { Extra } from './extras.ts';
 import { measureBlock } from './measure.ts';
@@ -25,14 +25,13 @@ export interface TwoTiersRun {
   readonly cells: readonly Cell[];
   readonly quick: boolean;
   readonly groups: number;
-  warmUp(arm: RunningArm): Promise<void>;
 }
 
 /** Starts both arms once for all cells. */
 export async function twoTiers(place: ArmPlace, run: TwoTiersRun): Promise<Extra> {
   const one = await SPILLWAY_ARM.start(place);
   const two = await TWO_TIERS.start(place);
-  for (const arm of [one, two]) await run.warmUp(arm);
+  for (const arm of [one, two]) await warmUp(arm, run.quick);
   const seen: Extra[] = [];
   for (const cell of run.cells) {
     const groups: Group[] = [];
@@ -48,6 +47,20 @@ export async function twoTiers(place: ArmPlace, run: TwoTiersRun): Promise<Extra
   }
   await Promise.all([one.stop(), two.stop()]);
   return { lines: seen.flatMap(({ lines }) => lines), rows: seen.flatMap(({ rows }) => rows) };
+}
+
+/** Small requests until V8 has compiled what there is to compile: as many for one tier as for two, however long they take. */
+const WARM_REQUESTS = { quick: 10_000, whole: 30_000 };
+const WARM_BLOCK_MS = 2_000;
+const WARM_BLOCKS_MAX = 30;
+
+async function warmUp(arm: RunningArm, quick: boolean): Promise<void> {
+  const wanted = quick ? WARM_REQUESTS.quick : WARM_REQUESTS.whole;
+  let completed = 0;
+  for (let block = 0; completed < wanted && block < WARM_BLOCKS_MAX; block += 1) {
+    completed += (await measureBlock(arm, JSON_16, WARM_BLOCK_MS)).completed;
+  }
+  await measureBlock(arm, WARM_STREAMS, 2 * WARM_BLOCK_MS);
 }
 
 const TWO_TIERS: Arm = {
