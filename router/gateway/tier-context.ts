@@ -7,19 +7,16 @@
 //
 // The body is checked when it has come; all else before a byte of it is read.
 
-import { createHmac, hash, timingSafeEqual } from 'node:crypto';
+import { createHmac, createSecretKey, hash, timingSafeEqual, type KeyObject } from 'node:crypto';
 import { z } from 'zod';
 import type { RegionId, RouterId } from '../../shared/model/ids.ts';
-import { MAX_KEY } from '../../shared/protocol/limits.ts';
 import { SeenAttempts } from './seen-attempts.ts';
+import { tierClaims, type TierClaims } from './tier-claims.ts';
 
 export const LIFE_MS = 30_000;
 export const CLOCK_MS = 5_000;
 /** A longer token is none of ours, and is not read. */
 const MAX_TOKEN_LENGTH = 8_192;
-const ZONES_MAX = 64;
-/** A hundred years: no conversation is older. */
-const AWAY_FOR_MAX_MS = 3.2e12;
 
 export interface TierContext {
   /** The attempt's id: what the region logs and answers as. */
@@ -79,26 +76,15 @@ export type ContextVerdict =
   | { readonly kind: 'refused'; readonly why: ContextRefusal };
 
 const HEADER = z.object({ alg: z.literal('HS256'), typ: z.literal('JWT'), kid: z.string() });
-const REGIONS = z.array(z.string()).readonly();
-const CLAIMS = z.object({
-  aud: z.string(),
-  iat: z.number(),
-  exp: z.number(),
-  jti: z.string().min(1),
-  from: z.string().min(1),
-  seq: z.int().min(0),
-  method: z.string(),
-  path: z.string(),
-  body: z.string(),
-  tenant: z.string().min(1),
-  salt: z.string(),
-  residency: z.object({ allow: REGIONS, fallback: REGIONS }).nullable(),
-  conversation: z.string().min(1).max(MAX_KEY).nullable(),
-  away: z.boolean(),
-  awayForMs: z.number().min(0).max(AWAY_FOR_MAX_MS),
-  zones: z.array(z.string()).max(ZONES_MAX).readonly().nullable(),
-  deadlineInMs: z.number().nullable(),
-});
+
+/** A key as it is used for every request: made ready once. */
+interface ReadyKey {
+  /** The token's first part. */
+  readonly head: string;
+  readonly secret: KeyObject;
+}
+
+const READY = new WeakMap<TierKey, ReadyKey>();
 
 /** The header's value. `wallMs`: ms since 1970 by this machine's clock. */
 export function signContext(
@@ -106,33 +92,45 @@ export function signContext(
   to: { readonly region: RegionId; readonly key: TierKey; readonly bound: BoundTo },
   wallMs: number,
 ): string {
-  const { key, bound, region } = to;
-  const { attempt, from, seq, tenant, saltGroup, residency } = context;
-  const { conversation, away, awayForMs, zones, deadlineInMs } = context;
-  const claims: z.infer<typeof CLAIMS> = {
-    ...{ aud: region, iat: wallMs / 1_000, exp: (wallMs + LIFE_MS) / 1_000, jti: attempt },
-    ...{ method: bound.method, path: bound.path, body: bodyDigest(bound.body) },
-    ...{ from, seq, tenant, salt: saltGroup, residency },
-    ...{ conversation, away, awayForMs, zones, deadlineInMs },
+  const { bound, region } = to;
+  const claims: TierClaims = {
+    aud: region,
+    iat: wallMs / 1_000,
+    exp: (wallMs + LIFE_MS) / 1_000,
+    jti: context.attempt,
+    method: bound.method,
+    path: bound.path,
+    body: bodyDigest(bound.body),
+    from: context.from,
+    seq: context.seq,
+    tenant: context.tenant,
+    salt: context.saltGroup,
+    residency: context.residency,
+    conversation: context.conversation,
+    away: context.away,
+    awayForMs: context.awayForMs,
+    zones: context.zones,
+    deadlineInMs: context.deadlineInMs,
   };
-  const signed = `${encoded({ alg: 'HS256', typ: 'JWT', kid: key.id })}.${encoded(claims)}`;
-  return `${signed}.${mac(signed, key.secret).toString('base64url')}`;
+  const { head, secret } = readyOf(to.key);
+  const signed = `${head}.${encoded(claims)}`;
+  return `${signed}.${mac(signed, secret)}`;
 }
 
 /** The receiving side of one region. */
 export class ContextDoor {
   readonly #region: RegionId;
-  #keys: ReadonlyMap<string, string>;
+  #keys: Keys;
   readonly #seen = new SeenAttempts();
 
   constructor(region: RegionId, keys: readonly TierKey[]) {
     this.#region = region;
-    this.#keys = tableOf(keys);
+    this.#keys = keysOf(keys);
   }
 
   /** What was seen stays seen. */
   configure(keys: readonly TierKey[]): void {
-    this.#keys = tableOf(keys);
+    this.#keys = keysOf(keys);
   }
 
   /** Everything but the body, which `isBody` checks. */
@@ -145,31 +143,46 @@ export class ContextDoor {
     if (typeof claims === 'string') return { kind: 'refused', why: claims };
     const why = this.#unfit(claims, asked, wallMs);
     if (why !== null) return { kind: 'refused', why };
-    const { jti: attempt, salt: saltGroup, body: bodySha256 } = claims;
-    const { seq, tenant, residency, conversation, away, awayForMs, zones, deadlineInMs } = claims;
     const context: TierContext = {
-      ...{ attempt, from: claims.from as RouterId, seq, tenant, saltGroup, residency },
-      ...{ conversation, away, awayForMs, zones, deadlineInMs },
+      attempt: claims.jti,
+      from: claims.from as RouterId,
+      seq: claims.seq,
+      tenant: claims.tenant,
+      saltGroup: claims.salt,
+      residency: claims.residency,
+      conversation: claims.conversation,
+      away: claims.away,
+      awayForMs: claims.awayForMs,
+      zones: claims.zones,
+      deadlineInMs: claims.deadlineInMs,
     };
-    return { kind: 'good', context, bodySha256 };
+    return { kind: 'good', context, bodySha256: claims.body };
   }
 
-  #verified(token: string): z.infer<typeof CLAIMS> | ContextRefusal {
+  #verified(token: string): TierClaims | ContextRefusal {
     if (token.length > MAX_TOKEN_LENGTH) return 'malformed';
-    const [head = '', claims = '', signature = '', ...more] = token.split('.');
-    const header = HEADER.safeParse(decoded(head));
-    if (!header.success || more.length > 0) return 'malformed';
-    const secret = this.#keys.get(header.data.kid);
-    if (secret === undefined) return 'unknown_key';
-    const wanted = mac(`${head}.${claims}`, secret);
-    const given = Buffer.from(signature, 'base64url');
+    const first = token.indexOf('.');
+    const second = token.indexOf('.', first + 1);
+    if (second < 0 || token.includes('.', second + 1)) return 'malformed';
+    const secret = this.#keyFor(token.slice(0, first));
+    if (typeof secret === 'string') return secret;
+    const wanted = Buffer.from(mac(token.slice(0, second), secret));
+    const given = Buffer.from(token.slice(second + 1));
     if (given.length !== wanted.length || !timingSafeEqual(given, wanted)) return 'signature';
-    const parsed = CLAIMS.safeParse(decoded(claims));
-    return parsed.success ? parsed.data : 'malformed';
+    return tierClaims(decoded(token.slice(first + 1, second))) ?? 'malformed';
+  }
+
+  /** A head of our own making is known by its text; another may say the same in other words. */
+  #keyFor(head: string): KeyObject | ContextRefusal {
+    const known = this.#keys.byHead.get(head);
+    if (known !== undefined) return known;
+    const header = HEADER.safeParse(decoded(head));
+    if (!header.success) return 'malformed';
+    return this.#keys.byId.get(header.data.kid) ?? 'unknown_key';
   }
 
   #unfit(
-    claims: z.infer<typeof CLAIMS>,
+    claims: TierClaims,
     asked: { readonly method: string; readonly path: string },
     wallMs: number,
   ): ContextRefusal | null {
@@ -193,8 +206,8 @@ function bodyDigest(body: Uint8Array): string {
   return hash('sha256', body, 'base64url');
 }
 
-function mac(text: string, secret: string): Buffer {
-  return createHmac('sha256', secret).update(text).digest();
+function mac(text: string, secret: KeyObject): string {
+  return createHmac('sha256', secret).update(text).digest('base64url');
 }
 
 function encoded(value: object): string {
@@ -210,6 +223,24 @@ function decoded(part: string): unknown {
   }
 }
 
-function tableOf(keys: readonly TierKey[]): ReadonlyMap<string, string> {
-  return new Map(keys.map(({ id, secret }) => [id, secret]));
+interface Keys {
+  readonly byHead: ReadonlyMap<string, KeyObject>;
+  readonly byId: ReadonlyMap<string, KeyObject>;
+}
+
+function keysOf(keys: readonly TierKey[]): Keys {
+  return {
+    byHead: new Map(keys.map(readyOf).map(({ head, secret }) => [head, secret])),
+    byId: new Map(keys.map((key) => [key.id, readyOf(key).secret])),
+  };
+}
+
+function readyOf(key: TierKey): ReadyKey {
+  let ready = READY.get(key);
+  if (ready === undefined) {
+    const head = encoded({ alg: 'HS256', typ: 'JWT', kid: key.id });
+    ready = { head, secret: createSecretKey(Buffer.from(key.secret)) };
+    READY.set(key, ready);
+  }
+  return ready;
 }
