@@ -100,6 +100,14 @@ export class RegionConnections {
   }
 }
 
-function originOf({ baseUrl }: RegionOptions): string {
-  return new URL(baseUrl).origin;
+/** Asked several times a request: read once from each region's configuration. */
+const ORIGINS = new WeakMap<RegionOptions, string>();
+
+function originOf(region: RegionOptions): string {
+  let origin = ORIGINS.get(region);
+  if (origin === undefined) {
+    origin = new URL(region.baseUrl).origin;
+    ORIGINS.set(region, origin);
+  }
+  return origin;
 }

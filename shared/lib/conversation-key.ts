@@ -5,18 +5,18 @@
 // The running hash is 64 bits wide and not keyed, so it never leaves the process; the key cannot be turned back, nor a
 // guessed prompt be confirmed without the secret. All global routers of a fleet share the secret.
 
-import { createHmac } from 'node:crypto';
+import { createHmac, createSecretKey, type KeyObject } from 'node:crypto';
 import type { TurnEnd } from '../model/prompt.ts';
 
 /** Base64url characters of 128 bits. */
 const KEY_LENGTH = 22;
 
 export class HmacConversationKeys {
-  readonly #secret: string;
+  readonly #secret: KeyObject;
   readonly #point = Buffer.alloc(16);
 
   constructor(secret: string) {
-    this.#secret = secret;
+    this.#secret = createSecretKey(Buffer.from(secret));
   }
 
   keyOf(tenant: string, end: TurnEnd): string {
