@@ -14,6 +14,7 @@ const FIGURES: RoomFigures = {
   workingSetTokens: 80_000,
   ownTokens: 0,
   ownNew: 0,
+  claimedTokens: 0,
   neededTokens: 10_000,
   routers: 1,
 };
@@ -52,6 +53,14 @@ describe('one of several routers', () => {
     const eight = { routers: 8, workingSetTokens: 10_000, neededTokens: 5_000 };
     expect(stateOf({ ...eight, ownTokens: 5_000, ownNew: 1 })).toBe('room');
     expect(stateOf({ ...eight, ownTokens: 5_001, ownNew: 1 })).toBe('full');
+  });
+
+  test('takes no share of what a report leaves that includes its own part alone', () => {
+    // Of 80,000 it has sent 40,000, which the report includes: the other half may be under way from the other router.
+    const two = { routers: 2, workingSetTokens: 50_000, neededTokens: 5_000 };
+    expect(stateOf({ ...two, ownNew: 1 })).toBe('room');
+    expect(stateOf({ ...two, claimedTokens: 40_000, ownNew: 1 })).toBe('full');
+    expect(stateOf({ ...two, claimedTokens: 30_000, ownNew: 1 })).toBe('room');
   });
 
   test('takes one at least where there is room for it', () => {

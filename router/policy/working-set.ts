@@ -3,7 +3,9 @@
 //   limit = bound · KV capacity
 //   new   = less than half of the prompt is found, on every candidate
 //   fits  = working set + own + needed ≤ limit                       own: sent there and in no report yet
-//           and, of several routers, own + needed ≤ (limit − working set) / routers, or it is the first
+//           and, of several routers, claimed + own + needed ≤ (limit − working set + claimed) / routers, or it is the first
+//           claimed: sent there lately and in a report already. That one need not include what others have sent by then:
+//           a share of what seems to be left would be room that they have taken
 //
 // A conversation that alone is larger than half of the limit counts as that half: it could never come in
 // else. Without a capacity or a working set nothing is claimed and the rule does not act: unknown is
@@ -19,6 +21,8 @@ import type { KvRoom } from '../../shared/model/decision.ts';
 /** Less than this share of the prompt found is a conversation that the replica does not hold. */
 const FOUND_RATIO = 0.5;
 const LARGEST_SHARE = 0.5;
+/** In so many ms what all routers have sent is in the reports of each. */
+export const SETTLES_MS = 100;
 /**
  * Holding back serves so much of what computing anew does, or it is given up. In truth it serves about two
  * thirds of `held` below: turns take time themselves, and who has ended keeps its place for a while.
@@ -32,8 +36,10 @@ export interface RoomFigures {
   readonly workingSetTokens: number | null;
   /** Growth by what this router has sent there and no report includes. */
   readonly ownTokens: number;
-  /** New conversations among that. */
+  /** New conversations among that and the claimed. */
   readonly ownNew: number;
+  /** Growth by new conversations sent there within SETTLES_MS that a report includes already. */
+  readonly claimedTokens: number;
   /** Growth by the request itself: what is not found of its prompt, and its answer. */
   readonly neededTokens: number;
   /** Routers that may send there. */
@@ -52,7 +58,8 @@ export function kvRoom(figures: RoomFigures, boundRatio: number): KvRoom {
   const limit = boundRatio * capacityTokens;
   const room = limit - workingSetTokens;
   const taken = ownTokens + Math.min(neededTokens, LARGEST_SHARE * limit);
-  const shared = figures.ownNew === 0 || taken <= room / Math.max(1, figures.routers);
+  const { claimedTokens: claimed, ownNew, routers } = figures;
+  const shared = ownNew === 0 || claimed + taken <= (room + claimed) / Math.max(1, routers);
   return { state: taken <= room && shared ? 'room' : 'full', ...shown };
 }
 

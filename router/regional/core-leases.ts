@@ -23,7 +23,7 @@ import { isLight } from './core-decide.ts';
 import { resetSums } from './core-load.ts';
 import { targetsOf } from './core-weigh.ts';
 import type { Scored } from './core-weighing.ts';
-import { growthTokens, noteAdmitted, restedMs, type Room } from './core-working-set.ts';
+import { growthTokens, noteAdmitted, noteClaim, restedMs, type Room } from './core-working-set.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 
 type Unsequenced = RouterMessage extends infer M
@@ -49,6 +49,7 @@ export function openAttempt(
   target.attempts += 1;
   if (!isLight(request)) {
     enterLedger(state, lease, scored);
+    noteClaim(state, lease);
     request.pool.sight.sent(scored.prefillMs);
     request.pool.kvFill.wrote(lease.growthTokens, state.nowMs);
   }

@@ -171,6 +171,8 @@ export interface TargetState {
   idleSinceMs: number | null;
   /** Since when reports say that it waits less than the hold; null where the last one does not. */
   roomSinceMs: number | null;
+  /** New conversations sent there lately, oldest first. */
+  claims: LeaseState[];
   /** When a new conversation last entered without KV room. */
   agedMs: number;
   /** What this router has sent there lately. */

@@ -119,6 +119,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     released: { requests: 0, prefillMs: 0 },
     idleSinceMs: null,
     roomSinceMs: null,
+    claims: [],
     agedMs: Number.NEGATIVE_INFINITY,
     recentTurns: new RecentTurns(),
   };

@@ -113,6 +113,20 @@ describe('a new conversation', () => {
   });
 });
 
+describe('of two routers', () => {
+  test('each takes its half of the room once, until the reports include what the other has sent', () => {
+    const half = { ...HALF, routers: 2, ackedSeq: 0 };
+    const one = rig(half);
+    const [sent] = sentTo(one.arrive({ prompts: [prompt(1)] }), 'a');
+    expect(decisionIn(one.arrive({ prompts: [prompt(100)] }))).toBe('queue/kv_room');
+    const ackedSeq = sent?.kind === 'sent' ? sent.seq : 0;
+    const told = { ...half, ackedSeq, workingSetTokens: 5_000 + NEED };
+    expect(idsOf(one.report('a', told))).toEqual([]);
+    one.nowMs += 100;
+    expect(idsOf(one.report('a', told))).toEqual(['r2']);
+  });
+});
+
 describe('a turn that goes on', () => {
   test('is sent past those that wait for room', () => {
     const one = rig(FULL);

@@ -8,7 +8,7 @@ import type { KvRoom } from '../../shared/model/decision.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
 import { curveOf, poolCurve } from './core-load.ts';
-import { isUnfound, kvRoom, servedAnew, standsBackMs } from '../policy/working-set.ts';
+import { isUnfound, kvRoom, servedAnew, SETTLES_MS, standsBackMs } from '../policy/working-set.ts';
 import type { QueueItem } from '../policy/queue.ts';
 import type { EarlierTurn } from '../policy/turn-memory.ts';
 import type {
@@ -41,7 +41,7 @@ export function roomForNew(
   const fresh = request.attempts === 0 && isFoundNowhere(weighing);
   const aged = state.nowMs >= entersByMs(state, request);
   const of = (candidate: Scored): KvRoom => {
-    const room = roomAt(request, candidate, bound);
+    const room = roomAt(state, request, { scored: candidate, bound });
     if (!fresh) return { ...room, state: 'continues' };
     if (room.state !== 'full') return room;
     if (candidate.load.waitMs <= 0 && hasSpare(state, candidate.target))
@@ -254,17 +254,23 @@ function isGeneration({ request }: RequestState): boolean {
   return (request.work ?? 'generation') === 'generation';
 }
 
-function roomAt(request: RequestState, scored: Scored, bound: number): KvRoom {
+function roomAt(
+  state: RegionalState,
+  request: RequestState,
+  { scored, bound }: { scored: Scored; bound: number },
+): KvRoom {
   const { target } = scored;
   const { report, replica } = target;
   const own = ownGrowth(target);
+  const claimed = claimedGrowth(state, target);
   // What was reported before the grace began says nothing any more.
   const known = replica.state === 'static' ? null : report;
   const figures = {
     capacityTokens: report?.kvCapacityTokens ?? null,
     workingSetTokens: known?.workingSetTokens ?? null,
     ownTokens: own.tokens,
-    ownNew: own.conversations,
+    ownNew: own.conversations + claimed.conversations,
+    claimedTokens: claimed.tokens,
     neededTokens: growthTokens(request, scored),
     routers: report?.routers ?? 1,
   };
@@ -278,4 +284,27 @@ function ownGrowth(target: TargetState): { tokens: number; conversations: number
     if (lease.unfound) own.conversations += 1;
   }
   return own;
+}
+
+/** Of several routers: what a report includes already of new conversations that may stand beside others', not yet told. */
+function claimedGrowth(
+  { nowMs }: RegionalState,
+  target: TargetState,
+): { tokens: number; conversations: number } {
+  const claimed = { tokens: 0, conversations: 0 };
+  if ((target.report?.routers ?? 1) <= 1) return claimed;
+  for (const lease of target.claims) {
+    if (lease.sentMs <= nowMs - SETTLES_MS || target.unacked.has(lease)) continue;
+    claimed.tokens += lease.growthTokens;
+    claimed.conversations += 1;
+  }
+  return claimed;
+}
+
+/** A new conversation goes there. */
+export function noteClaim({ nowMs }: RegionalState, lease: LeaseState): void {
+  if (!lease.unfound) return;
+  const { target } = lease;
+  target.claims = target.claims.filter(({ sentMs }) => sentMs > nowMs - SETTLES_MS);
+  target.claims.push(lease);
 }

@@ -1,6 +1,7 @@
 // Working-set admission: the controller beside every bound that stands still, at loads from half of what the pool's KV
 // holds to four times as much; a rush that is soon over; and what several routers admit together.
 //
+//   times     from arrival to first token; of a turn that was turned away as long as anybody may wait
 //   best      of the bounds that stand still (and none): the greatest throughput; among those within TIE of it, the
 //             least p95 of later turns. Where the pool is not over capacity, of those that keep first turns' p95
 //             within 1.3 of that without the rule

@@ -4,7 +4,7 @@
 import { REGIONAL_DEFAULTS, type RegionalSettings } from '../../shared/model/settings.ts';
 import { kvCapacityTokens, type EngineProfile } from '../engine/profiles.ts';
 import { CHAT_SHAPE, type ConversationShape, type Range } from '../workloads/conversations.ts';
-import { quantile, sum } from './recorder.ts';
+import { quantile, sum, type RequestRow } from './recorder.ts';
 import { DEMO } from './test-worlds.ts';
 import { World } from './world.ts';
 
@@ -37,7 +37,10 @@ export interface WorkingSetLoad {
   readonly measureMs: number;
 }
 
-/** Times in ms, from arrival to first token; of answers and tokens per second. */
+/**
+ * Times in ms, from arrival to first token; of answers and tokens per second. A turn that is turned away, at once or in the
+ * end, counts as one that has waited as long as anybody may: whoever asked has no answer.
+ */
 export interface WorkingSetFigures {
   readonly answersPerS: number;
   readonly tokensPerS: number;
@@ -97,12 +100,16 @@ function figuresOf(world: World, fromMs: number): WorkingSetFigures {
   const answers = rows.flatMap(({ end, endedMs }) =>
     end?.kind === 'complete' && endedMs !== null && endedMs >= fromMs ? [end.usage] : [],
   );
-  const ttft = (later: boolean): number[] =>
-    rows
-      .filter(({ turn, firstTokenMs: at }) => at !== null && at >= fromMs && turn > 0 === later)
-      .map(({ firstTokenMs, arrivedMs }) => firstTokenMs! - arrivedMs);
-  const [laterMs, firstMs] = [ttft(true), ttft(false)];
   const refused = rows.filter(({ end, endedMs }) => end?.kind === 'refused' && endedMs! >= fromMs);
+  const ttft = (later: boolean): number[] => {
+    const isOne = ({ turn }: RequestRow): boolean => turn > 0 === later;
+    const served = rows
+      .filter(({ firstTokenMs: at }) => at !== null && at >= fromMs)
+      .filter(isOne)
+      .map(({ firstTokenMs, arrivedMs }) => firstTokenMs! - arrivedMs);
+    return [...served, ...refused.filter(isOne).map(() => REGIONAL_DEFAULTS.queueMaxWaitMs)];
+  };
+  const [laterMs, firstMs] = [ttft(true), ttft(false)];
   const pools = world.routers.flatMap(({ core }) => core?.status(world.nowMs).pools ?? []);
   const bounds = pools.flatMap(({ workingSet }) => workingSet.boundRatio ?? []);
   return {
