@@ -85,7 +85,7 @@ const globalFleet = (shop?: object) =>
         links: { listen: '127.0.0.1:0' },
         admin: null,
         probes: null,
-        routing: { staleGraceMs: 1_000, connectTimeoutMs: 500 },
+        routing: { staleGraceMs: 3_000, connectTimeoutMs: 500 },
       },
     },
   });
