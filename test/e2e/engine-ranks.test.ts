@@ -65,9 +65,11 @@ describe.each(KINDS)('two ranks of %s', (kind, options) => {
   it('take concurrent requests each', async () => {
     const engine = { ...options, dataParallelSize: 2, received: 500 };
     region = await KindRegion.open({ agentKind: null, engine });
+    // A replica is ready with its first rank: the second may still be probed.
+    const targets = () => region!.engines.flatMap((each) => targetsOf(region!, each));
+    await until(() => targets().filter(({ phase }) => phase === 'ready').length === 4);
     const names = Array.from({ length: 12 }, (_, i) => `request ${i}`);
-    // Long enough that the first is not over before the last has come, also where both cores are busy.
-    const answers = await Promise.all(names.map((name) => region!.whole(prompt(name, 8_000))));
+    const answers = await Promise.all(names.map((name) => region!.whole(prompt(name, 1_000))));
     const used = new Set(answers.map(({ replica }) => replica));
     expect(used.size).toBe(4);
     for (const each of region.engines) {
