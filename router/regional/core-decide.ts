@@ -87,6 +87,7 @@ class Rules {
   /** Asked for only where other routers queue. */
   #asker: Asker | null = null;
   #home: number | null = null;
+  #homeInTurn: boolean | null = null;
 
   constructor(state: RegionalState, request: RequestState, seen: Seen) {
     this.#state = state;
@@ -121,7 +122,8 @@ class Rules {
   /** It waits for no turn at the one that alone holds most of its prompt: room anywhere lets it go there. */
   #goesHome(): boolean {
     this.#home ??= this.#seen.weighing.home();
-    return this.#home >= 0 && this.isItsTurn(this.#home);
+    this.#homeInTurn ??= this.#home >= 0 && this.isItsTurn(this.#home);
+    return this.#homeInTurn;
   }
 
   /** Place in `open` of the cheapest that takes work now; -1 for none. */
