@@ -20,7 +20,10 @@ import { growthExponent, timedRow } from './timed.ts';
 const KNOWN = ['--json', '--strict', '--quick', '--update-baseline'];
 const PROMPTS_K = [1, 32, 128];
 const GROWTH_K = 32;
-const REGIONS = [3, 10, 30];
+const MOST_REGIONS = 30;
+const REGIONS = [3, 10, MOST_REGIONS];
+/** Requests that regions have been sent and not answered. */
+const OPEN = 10_000;
 const INDEX_TARGETS = 1_000;
 const INDEX_BLOCKS = 1_000_000;
 
@@ -61,6 +64,7 @@ async function allRows(): Promise<Row[]> {
     indexRow(INDEX_TARGETS, INDEX_BLOCKS),
     ...prompts,
     ...REGIONS.map((regions) => regionsRow(regions)),
+    regionsRow(MOST_REGIONS, OPEN),
     ...watchedRows(),
   ];
 }

@@ -59,4 +59,59 @@ describe('sends that no report includes', () => {
       ),
     );
   });
+
+  test('are what they would be by counting one after the other, whichever have left and however many serve', () => {
+    const step = fc.record({
+      gapMs: fc.nat(300),
+      workMs: fc.nat(2_000),
+      /** Of the sends so far, how far back one leaves. */
+      leaves: fc.option(fc.nat(80)),
+      ready: fc.integer({ min: 0, max: 4 }),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 300 }), (steps) => {
+        const sends = new OwnSends();
+        const left: { seq: number; workMs: number; atMs: number }[] = [];
+        let nowMs = 1_000_000;
+        for (const [seq, { gapMs, workMs, leaves, ready }] of steps.entries()) {
+          nowMs += gapMs;
+          sends.sent(seq, workMs, { nowMs, ready });
+          left.push({ seq, workMs, atMs: nowMs });
+          const [gone] = leaves === null ? [] : left.splice(-1 - leaves, 1);
+          if (gone !== undefined) sends.seen(gone.seq);
+          expect(sends.count).toBe(left.length);
+          expect(sends.backlogMs(nowMs + 50, ready)).toBeCloseTo(
+            counted(left, nowMs + 50, ready),
+            6,
+          );
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test('are bounded: the oldest of too many is forgotten', () => {
+    const sends = new OwnSends();
+    for (let seq = 0; seq <= 100_000; seq += 1) sends.sent(seq, 1, { nowMs: 0, ready: 1 });
+    expect(sends.count).toBe(100_000);
+    expect(sends.backlogMs(0, 1)).toBe(100_000);
+    sends.seen(0);
+    expect(sends.count).toBe(100_000);
+  });
 });
+
+/** The plain form: one after the other, in their order. */
+function counted(
+  sends: readonly { readonly workMs: number; readonly atMs: number }[],
+  nowMs: number,
+  ready: number,
+): number {
+  const servedPerMs = Math.max(1, ready);
+  let backlogMs = 0;
+  let countedMs = 0;
+  for (const { workMs, atMs } of sends) {
+    backlogMs = Math.max(0, backlogMs - servedPerMs * (atMs - countedMs)) + workMs;
+    countedMs = atMs;
+  }
+  return Math.max(0, backlogMs - servedPerMs * (nowMs - countedMs));
+}
