@@ -48,6 +48,13 @@ describe('what a region reports as away from home', () => {
     expect(memory.find('a', LIMITS, 1_100)).toBeNull();
   });
 
+  test('is away for no longer than a region could be told of, whatever is said', () => {
+    const memory = new ConversationMemory();
+    const here = [{ key: 'a', tokens: 1, idleMs: 0, awayForMs: 1e18 }];
+    memory.reported(by, { snapshot: false, here, gone: [] }, at(0));
+    expect(memory.find('a', LIMITS, 0)?.sinceMs).toBe(-8.64e9);
+  });
+
   test('is replaced by a snapshot of the same reporter, and by no other', () => {
     const memory = new ConversationMemory();
     memory.reported(by, away(['a']), at(1_000));

@@ -28,6 +28,9 @@ export interface Dwelling {
 /** Ends of turns that are looked up, from the last on: a client that edits its history keeps its beginning. */
 export const TURNS_LOOKED_UP = 8;
 
+/** A conversation that is said to be away for longer is so for so long, a hundred days: it goes into signed contexts. */
+const AWAY_FOR_MAX_MS = 8.64e9;
+
 /** Routers of regions of which is known what they told: each process has a name of its own. */
 const REPORTERS_MAX = 1_024;
 
@@ -119,7 +122,7 @@ export class ConversationMemory {
     }
     for (const { key, tokens, idleMs, awayForMs } of report.here) {
       const { nowMs, limits } = at;
-      const sinceMs = nowMs - awayForMs;
+      const sinceMs = nowMs - Math.min(awayForMs, AWAY_FOR_MAX_MS);
       const dwelling = { region, tokens, atMs: nowMs - idleMs, sinceMs, movedMs: sinceMs };
       const before = this.#away.get(key);
       if (before !== null && before.dwelling.atMs > dwelling.atMs) continue;

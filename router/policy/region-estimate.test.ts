@@ -95,6 +95,11 @@ describe('an estimate', () => {
   test('takes no more for cached than the prompt has', () => {
     expect(ttft({ cachedTokens: 9_000 }).prefillMs).toBe(0);
   });
+
+  test('takes no prompt for longer than an hour, whatever curve a region tells', () => {
+    const curve = { ...FLAT, baseMs: 1e18, linearMsPerToken: 1e18, contextMsPerToken2: 1e18 };
+    expect(ttft({ curve }).prefillMs).toBe(3_600_000);
+  });
 });
 
 test('a conversation is forgotten with the life of KV entries; unknown life holds nothing', () => {

@@ -14,6 +14,11 @@ import { prefillMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 export const WARM_RTTS = 1;
 /** TCP, TLS and the request itself. */
 export const COLD_RTTS = 3;
+/**
+ * No prompt takes longer, ms, whatever curve a region tells: what one region says of itself is counted in what others are
+ * asked for, and they read no greater figure.
+ */
+const PREFILL_MAX_MS = 3_600_000;
 
 export interface RegionQueueInput {
   /** Ready replicas alone: others take nothing off a queue. */
@@ -64,7 +69,8 @@ export interface TtftEstimate {
 export function estimateTtft(input: TtftInput): TtftEstimate {
   const cached = Math.min(Math.max(0, input.cachedTokens), input.promptTokens);
   const networkMs = (input.warm ? WARM_RTTS : COLD_RTTS) * input.rttMs;
-  const prefill = prefillMs(input.curve, input.promptTokens - cached, cached);
+  const asTold = prefillMs(input.curve, input.promptTokens - cached, cached);
+  const prefill = Math.min(asTold, PREFILL_MAX_MS);
   const costMs = (input.costMs * input.expectedTokens) / 1_000;
   const ttftMs = networkMs + input.queueMs + prefill + costMs;
   return { networkMs, queueMs: input.queueMs, prefillMs: prefill, costMs, ttftMs };

@@ -7,6 +7,10 @@ import type { GlobalAttempt, GlobalCoreConfig, GlobalEffect } from '../../router
 import type { AttemptResult } from '../../router/policy/attempt-result.ts';
 import { mayReside } from '../../router/policy/region-filter.ts';
 import type { RouteRequest } from '../../router/policy/request-events.ts';
+import { decodeRegionParent, encodeRegionParent } from '../../shared/protocol/region-codec.ts';
+
+/** A region refuses the context of a conversation that has been away for longer: a hundred years. */
+const AWAY_FOR_MAX_MS = 3.2e12;
 
 export class Breach extends Error {}
 
@@ -75,8 +79,12 @@ export class HistoryBooks {
       if (open === undefined || open.aborted)
         throw new Breach(`${effect.lease}: aborted for nothing`);
       open.aborted = true;
-    } else if (effect.kind === 'send' && !this.links.has(effect.link)) {
-      throw new Breach(`a message to ${effect.link}, which is down`);
+    } else if (effect.kind === 'send') {
+      if (!this.links.has(effect.link)) {
+        throw new Breach(`a message to ${effect.link}, which is down`);
+      }
+      const read = decodeRegionParent(encodeRegionParent(effect.message));
+      if (!read.ok) throw new Breach(`${effect.message.kind} to ${effect.link}: ${read.detail}`);
     }
   }
 
@@ -113,8 +121,11 @@ export class HistoryBooks {
     if (!(Math.max(firstTokenTimeoutMs, stallTimeoutMs) < 600_000)) {
       throw new Breach(`${lease}: ${firstTokenTimeoutMs} ms for a first token`);
     }
-    const none = Object.entries(attempt).find(([, value]) => Number.isNaN(value));
-    if (none !== undefined) throw new Breach(`${lease}: ${none[0]} is none`);
+    const none = Object.entries(attempt).find(
+      ([, value]) => typeof value === 'number' && !Number.isFinite(value),
+    );
+    if (none !== undefined) throw new Breach(`${lease}: ${none[0]} is ${none[1]}`);
+    if (attempt.awayForMs > AWAY_FOR_MAX_MS) throw new Breach(`${lease}: away for an age`);
   }
 
   #noteSpill({ region, pool, prefillMs, lease }: GlobalAttempt): void {

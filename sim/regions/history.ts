@@ -7,7 +7,7 @@
 //   once        every request ends exactly once, has one attempt at a time, and streams from one place
 //   explain     what is foretold of a request is what is done
 //   told        a region hears of no zone that its tenant's list does not name, of every attempt by when it has to answer,
-//               and of no figure that is none, whatever other regions claim
+//               and nothing that it would refuse to read, whatever other regions claim
 
 import { GLOBAL_DEFAULTS } from '../../shared/model/global-settings.ts';
 import type { LinkId, PoolId, RegionId, RequestId, RouterId } from '../../shared/model/ids.ts';
@@ -233,7 +233,8 @@ class History {
     const tenant = this.#dice.any(TENANTS);
     const conversation = Math.floor(this.#dice.next() * 6);
     const key = `${tenant}/${conversation}@${4_000 * (1 + Math.floor(this.#dice.next() * 3))}`;
-    const here = [{ key, tokens: 900, idleMs: 10, awayForMs: 5_000 }];
+    const isLie = this.#dice.chance(0.05);
+    const here = [{ key, tokens: isLie ? 1e18 : 900, idleMs: 10, awayForMs: isLie ? 1e18 : 5_000 }];
     this.#say(link[0], { kind: 'away', snapshot: this.#dice.chance(0.2), here, gone: [] });
   }
 
