@@ -22,3 +22,25 @@ test('another tenant, another point or another secret is another key', () => {
   ];
   expect(new Set([key, ...others]).size).toBe(6);
 });
+
+test('an id names a conversation of one tenant and one model, and no point of a text', () => {
+  const named = { tenant: 'acme', model: 'llama', id: 'chat-1' };
+  const key = keys.keyOfId(named);
+  expect(key).toMatch(/^[\w-]{22}$/);
+  const others = [
+    keys.keyOfId({ ...named, tenant: 'acm', model: 'ellama' }),
+    keys.keyOfId({ ...named, model: 'llamac', id: 'hat-1' }),
+    keys.keyOfId({ ...named, id: 'chat-2' }),
+    keys.keyOf('acmellamachat-1', { offset: 0, chunks: 0, hashLow: 4, hashHigh: 5 }),
+  ];
+  expect(new Set([key, ...others]).size).toBe(5);
+});
+
+test('what an older secret has named is found by it while it is known', () => {
+  const rotated = new HmacConversationKeys('newer secret', 'secret of the fleet');
+  expect(rotated.generations).toBe(2);
+  expect(rotated.keyOf('acme', END)).not.toBe(keys.keyOf('acme', END));
+  expect(rotated.keyOf('acme', END, 1)).toBe(keys.keyOf('acme', END));
+  rotated.configure('newest secret');
+  expect(rotated.generations).toBe(1);
+});
