@@ -3,7 +3,14 @@
 import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { openGateways, rawly } from '../e2e/gateways.ts';
-import { answerOf, chunk, streamHead, streamOf, type Script } from '../e2e/scripted-engine.ts';
+import {
+  answerOf,
+  chunk,
+  DONE,
+  streamHead,
+  streamOf,
+  type Script,
+} from '../e2e/scripted-engine.ts';
 import type { Harness } from '../e2e/shell-harness.ts';
 import { until } from '../e2e/until.ts';
 import { startRawEngine } from './raw-engine.ts';
@@ -65,6 +72,27 @@ describe('a client that never reads', () => {
     expect(await stalls(harness)).toBe('1');
     expect(harness.shell.requests.openRequests).toBe(0);
     socket.destroy();
+  });
+
+  test('is cut, once, also where another answer comes first on its connection', async () => {
+    const { sent, script } = fast(streamHead, chunk('x'.repeat(10_000)));
+    let first: Parameters<Script>[1] | null = null;
+    const engine = await engineWith((received, response) => {
+      if (first !== null) return script(received, response);
+      first = response;
+      streamHead(response);
+      response.write(chunk('first'));
+    });
+    const harness = await gateway([engine], { limits: { clientStallMs: 300 } });
+    const { socket, received } = rawly(harness, Buffer.concat([ask(true), ask(true)]).toString());
+    await until(() => engine.received.length === 2 && sent.bytes > 0);
+    await engine.received[1]?.cut;
+    await until(() => harness.core.leaseCount === 1);
+    expect(harness.lines).toMatchObject([{ outcome: 'client_gone' }]);
+    (first as Parameters<Script>[1] | null)?.end(DONE);
+    await until(() => harness.core.leaseCount === 0 && socket.closed);
+    expect(await stalls(harness)).toBe('1');
+    expect(received()).toContain('first');
   });
 
   test('the last of its answer is cut in the end, though its request is over', async () => {
