@@ -15,6 +15,9 @@ const FIRST_TOKEN_LATE = 'first_token_timeout';
 /** Weight of one answer in what is learned. */
 const WEIGHT = 0.05;
 const MODELS_MAX = 1_024;
+/** What an engine may say that it wrote or read, at most: all regions go by what is learned of any. */
+const ANSWER_MAX_TOKENS = 32_768;
+const BYTES_PER_TOKEN = { least: 0.25, most: 64 };
 /** Of the earlier turns of a prompt, share in the cache from which they were a conversation of it. */
 const MATCHED_RATIO = 0.5;
 
@@ -84,10 +87,12 @@ function learn(state: GlobalState, request: RequestState, usage: Usage): void {
   const chain = chainOf(asked);
   if (chain === null) return;
   if (asked.maxTokens !== 0) {
-    state.meanOutputTokens += WEIGHT * (usage.completionTokens - state.meanOutputTokens);
+    const written = Math.min(usage.completionTokens, ANSWER_MAX_TOKENS);
+    state.meanOutputTokens += WEIGHT * (written - state.meanOutputTokens);
   }
   if (chain.tokenIds === null && Object.keys(chain.parts).length === 0 && usage.promptTokens > 0) {
-    const measured = chain.bytes / usage.promptTokens;
+    const { least, most } = BYTES_PER_TOKEN;
+    const measured = Math.min(most, Math.max(least, chain.bytes / usage.promptTokens));
     const before = state.bytesPerToken.get(asked.model) ?? measured;
     const room = state.bytesPerToken.size < MODELS_MAX || state.bytesPerToken.has(asked.model);
     if (room) state.bytesPerToken.set(asked.model, before + WEIGHT * (measured - before));

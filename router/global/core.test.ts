@@ -114,6 +114,27 @@ describe('a new conversation', () => {
     rig.pass(10_000);
     expect(rig.core.status(rig.nowMs).regions[0]?.unacknowledged).toBe(0);
   });
+
+  test('takes little from one answer, whatever its engine says that it read and wrote', () => {
+    const rig = asia({ regions: [{ ...JP, costMs: 100 }, SG, EU] });
+    const estimate = () => {
+      const [jp] = rig.core.explain(rig.request({ maxTokens: null }), rig.nowMs).candidates;
+      return (jp?.ttftMs ?? 0) - (jp?.queueMs ?? 0);
+    };
+    const end = (promptTokens: number, completionTokens: number): void => {
+      const { lease } = attemptIn(rig.arrive());
+      rig.end(lease, {
+        kind: 'complete',
+        usage: { promptTokens, completionTokens, cachedTokens: null },
+      });
+    };
+    end(1_000, 10);
+    const before = estimate();
+    end(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+    expect(estimate()).toBeLessThan(before + 200);
+    for (let n = 0; n < 40; n += 1) end(1, 0);
+    expect(estimate()).toBeGreaterThan(before / 10);
+  });
 });
 
 describe('a gate that is open', () => {
