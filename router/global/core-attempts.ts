@@ -2,7 +2,7 @@
 
 import { leaseIdOf } from '../../shared/model/ids.ts';
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
-import { attemptDeadlines } from '../policy/deadlines.ts';
+import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
 import type { GlobalAttempt, TenantFacts } from './events.ts';
 import { noteSend } from './core-regions.ts';
 import type { ConversationTurn, GlobalState, LeaseState, RequestState } from './core-state.ts';
@@ -15,7 +15,7 @@ export interface Opening {
 }
 
 export function openAttempt(state: GlobalState, request: RequestState, opening: Opening): void {
-  const { place, weighing, decision } = opening;
+  const { place, decision } = opening;
   const { region, pool, prefillMs } = place;
   const isLight = request.request.work === 'light';
   request.attempts += 1;
@@ -23,24 +23,69 @@ export function openAttempt(state: GlobalState, request: RequestState, opening: 
   const seq = noteSend(state, pool, isLight ? 0 : prefillMs);
   const deadlines = deadlinesOf(state, request, place);
   const lease: LeaseState = {
-    ...{ id, request, region, pool, seq, sentMs: state.nowMs },
-    ...{ timeoutMs: deadlines.firstTokenTimeoutMs, byClient: deadlines.byClient },
+    id,
+    request,
+    region,
+    pool,
+    seq,
+    sentMs: state.nowMs,
+    timeoutMs: deadlines.firstTokenTimeoutMs,
+    byClient: deadlines.byClient,
     conversation: turnOf(state, request, opening),
-    ...{ firstTokenMs: null, aborting: false, withdrawn: false },
+    firstTokenMs: null,
+    aborting: false,
+    withdrawn: false,
   };
   request.lease = lease;
   state.leases.set(id, lease);
   region.breaker.sent(id, state.nowMs);
-  const attempt: GlobalAttempt = {
-    ...{ lease: id, request: request.request.id, number: request.attempts, seq },
-    ...{ url: region.config.baseUrl, region: region.id, pool: pool.id },
+  state.emit({
+    kind: 'attempt',
+    attempt: attemptOf(state, lease, { opening, deadlines }),
+    decision,
+  });
+}
+
+/** Written out member by member: put together from parts it takes several times as long. */
+function attemptOf(
+  state: GlobalState,
+  lease: LeaseState,
+  { opening, deadlines }: { readonly opening: Opening; readonly deadlines: Deadlines },
+): GlobalAttempt {
+  const { request, region, pool, conversation } = lease;
+  const { weighing, place } = opening;
+  const { tenant, homeByRule } = weighing;
+  const { estimate } = place;
+  const away = homeByRule !== null && homeByRule !== region;
+  const sinceMs = conversation?.sinceMs ?? state.nowMs;
+  return {
+    lease: lease.id,
+    request: request.request.id,
+    number: request.attempts,
+    seq: lease.seq,
+    url: region.config.baseUrl,
+    region: region.id,
+    pool: pool.id,
     connectTimeoutMs: state.settings.connectTimeoutMs,
     firstTokenTimeoutMs: deadlines.firstTokenTimeoutMs,
     stallTimeoutMs: deadlines.stallTimeoutMs,
-    ...toldOf(state, request, { lease, opening }),
-    ...expectedOf(place, weighing),
+    // What the signed context says.
+    tenant: request.request.tenant,
+    saltGroup: tenant.saltGroup,
+    residency: tenant.residency,
+    zones: zonesOf(state, tenant),
+    conversation: conversation?.key ?? null,
+    away,
+    awayForMs: away ? Math.max(0, state.nowMs - sinceMs) : 0,
+    deadlineInMs: clientLeftMs(state, request),
+    // What the decision expected.
+    predictedTtftMs: estimate === null ? null : estimate.ttftMs - estimate.costMs,
+    networkMs: estimate?.networkMs ?? null,
+    queueMs: estimate?.queueMs ?? null,
+    prefillMs: estimate?.prefillMs ?? null,
+    predictedPromptTokens: weighing.promptTokens,
+    predictedCachedTokens: place.cachedTokens,
   };
-  state.emit({ kind: 'attempt', attempt, decision });
 }
 
 /** The region has begun to answer: it holds the conversation now, and its prefill is over. */
@@ -96,43 +141,16 @@ function deadlinesOf(state: GlobalState, request: RequestState, place: Place) {
   const waitMs = within((estimate?.queueMs ?? 0) + (estimate?.networkMs ?? 0));
   return attemptDeadlines(
     {
-      ...{ stream, maxTokens, waitMs, prefillMs: within(prefillMs) },
-      ...{ itlMs: null, largestPrefillMs: null },
+      stream,
+      maxTokens,
+      waitMs,
+      prefillMs: within(prefillMs),
+      itlMs: null,
+      largestPrefillMs: null,
       clientLeftMs: clientLeftMs(state, request),
     },
     settings,
   );
-}
-
-function expectedOf(place: Place, { promptTokens }: Weighing) {
-  const { estimate } = place;
-  return {
-    predictedTtftMs: estimate === null ? null : estimate.ttftMs - estimate.costMs,
-    networkMs: estimate?.networkMs ?? null,
-    queueMs: estimate?.queueMs ?? null,
-    prefillMs: estimate?.prefillMs ?? null,
-    predictedPromptTokens: promptTokens,
-    predictedCachedTokens: place.cachedTokens,
-  };
-}
-
-/** What the signed context says. */
-function toldOf(
-  state: GlobalState,
-  request: RequestState,
-  { lease, opening }: { lease: LeaseState; opening: Opening },
-) {
-  const { weighing, place } = opening;
-  const { tenant } = weighing;
-  const away = weighing.homeByRule !== null && weighing.homeByRule !== place.region;
-  const sinceMs = lease.conversation?.sinceMs ?? state.nowMs;
-  return {
-    ...{ tenant: request.request.tenant, saltGroup: tenant.saltGroup, away },
-    ...{ residency: tenant.residency, zones: zonesOf(state, tenant) },
-    conversation: lease.conversation?.key ?? null,
-    awayForMs: away ? Math.max(0, state.nowMs - sinceMs) : 0,
-    deadlineInMs: clientLeftMs(state, request),
-  };
 }
 
 /** Of the regions that its tenant is bound to; null where it is bound to none. */
@@ -159,7 +177,8 @@ function turnOf(
   const stays = lives !== null && lives.region === place.region.id;
   const movedNow = decision.kind === 'spill' ? state.nowMs : null;
   return {
-    ...{ key, promptTokens },
+    key,
+    promptTokens,
     sinceMs: stays ? lives.sinceMs : state.nowMs,
     movedMs: stays ? lives.movedMs : movedNow,
   };

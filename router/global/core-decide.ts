@@ -91,7 +91,10 @@ class Rules {
     const { chosen, kind, reason } = outcome;
     const shows = this.#random === null || this.#request.request.explain === true;
     const decision: GlobalDecision = {
-      ...{ kind, reason, region: chosen?.region.id ?? null, pool: chosen?.pool.id ?? null },
+      kind,
+      reason,
+      region: chosen?.region.id ?? null,
+      pool: chosen?.pool.id ?? null,
       candidates: shows ? this.#candidates() : [],
     };
     const { gate = null, againMs = null } = outcome;

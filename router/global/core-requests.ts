@@ -27,9 +27,17 @@ export function arrive(state: GlobalState, request: RouteRequest): void {
 
 export function enter(state: GlobalState, request: RouteRequest): RequestState {
   return {
-    ...{ request, arrivedMs: state.nowMs, attempts: 0, tried: new Set() },
-    ...{ metStale: false, askedToWaitMs: new Map(), counted: false },
-    ...{ lease: null, againMs: null, gone: false, failure: null },
+    request,
+    arrivedMs: state.nowMs,
+    attempts: 0,
+    tried: new Set(),
+    metStale: false,
+    askedToWaitMs: new Map(),
+    counted: false,
+    lease: null,
+    againMs: null,
+    gone: false,
+    failure: null,
   };
 }
 
@@ -74,7 +82,7 @@ export function withdraw(state: GlobalState): void {
     const tenant = state.tenant(name);
     const configured = state.regions.get(lease.region.id) === lease.region;
     const allowed = tenant !== null && tenant.models?.includes(model) !== false && configured;
-    if (allowed && mayServe(lease.region, tenant, model)) continue;
+    if (allowed && mayServe(lease.region, tenant)) continue;
     lease.aborting = true;
     lease.withdrawn = true;
     state.emit({ kind: 'abort', lease: lease.id, reason: 'no_longer_allowed' });

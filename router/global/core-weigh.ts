@@ -6,6 +6,7 @@ import { TURNS_LOOKED_UP, type Dwelling } from '../policy/affinity.ts';
 import { estimateTtft, keptTokens, type TtftEstimate } from '../policy/region-estimate.ts';
 import {
   filterRegions,
+  mayEverServe,
   type FilteredRegions,
   type RegionFilterReason,
   type RegionDemand,
@@ -89,11 +90,8 @@ export function poolFor(region: RegionState, model: string): RegionPool | null {
 }
 
 /** Whether the tenant's own rules, as they are now, let a region serve it. Health is no part of it. */
-export function mayServe(region: RegionState, tenant: TenantFacts, model: string): boolean {
-  const view = { ...viewOf(region), seen: true, hasCapacity: true };
-  const known = { ...view, models: [{ name: model, revision: '' }] };
-  const { removed } = filterRegions([known], demandOf(tenant, model));
-  return removed.size === 0;
+export function mayServe({ id, config }: RegionState, tenant: TenantFacts): boolean {
+  return mayEverServe({ ...config, region: id }, tenant.residency, tenant);
 }
 
 export function tokensOf(state: GlobalState, asked: RouteRequest): number {
@@ -166,24 +164,19 @@ function demandOf(tenant: TenantFacts, model: string): RegionDemand {
   return { residency, model, revision: null, tier, certifications };
 }
 
-function viewOf({ id, config }: RegionState): RegionView {
-  const { rollout, certifications, tiers } = config;
-  return {
-    ...{ region: id, rollout, certifications, tiers, models: null, seen: false },
-    ...{ hasCapacity: false, paused: false, breakerOpen: false, excluded: false },
-  };
-}
-
 /** A pause is no part of it: a region that asks for time is home all the same, and does not open a fallback. */
 function viewFor(state: GlobalState, region: RegionState, request: RequestState): RegionView {
-  const { model } = request.request;
-  const pool = poolFor(region, model);
-  const models = pool?.sight?.models.filter(({ name }) => name === model);
+  const { rollout, certifications, tiers } = region.config;
+  const sight = poolFor(region, request.request.model)?.sight ?? null;
   return {
-    ...viewOf(region),
-    models: region.pools.size === 0 ? null : (models ?? []),
+    region: region.id,
+    rollout,
+    certifications,
+    tiers,
+    models: region.pools.size === 0 ? null : (sight?.models ?? []),
     seen: isSeen(state, region),
-    hasCapacity: (pool?.sight?.readyReplicas ?? 0) > 0 && !isLeaving(region),
+    hasCapacity: sight !== null && sight.readyReplicas > 0 && !isLeaving(region),
+    paused: false,
     breakerOpen: region.breaker.blocks(state.nowMs),
     excluded: request.tried.has(region.id),
   };
@@ -219,14 +212,22 @@ function placeOf(state: GlobalState, input: PlaceInput): Place {
   const queue = queueMs(state, pool);
   const cachedTokens = cachedIn(state, input);
   const parts = estimateTtft({
-    ...{ rttMs: rttMs ?? 0, warm: region.warm, queueMs: queue ?? 0, cachedTokens },
-    ...size,
+    rttMs: rttMs ?? 0,
+    warm: region.warm,
+    queueMs: queue ?? 0,
+    promptTokens: size.promptTokens,
+    cachedTokens,
     curve: pool.sight?.prefillCost ?? ASSUMED_CURVE,
     costMs: region.config.costMs,
+    expectedTokens: size.expectedTokens,
   });
   const known = rttMs !== null && queue !== null;
   return {
-    ...{ region, pool, estimate: known ? parts : null, prefillMs: parts.prefillMs, cachedTokens },
+    region,
+    pool,
+    estimate: known ? parts : null,
+    prefillMs: parts.prefillMs,
+    cachedTokens,
     pausedUntilMs: pauseOf(state, pool, input.request),
   };
 }
