@@ -194,8 +194,6 @@ export class Exchange<
     if (this.slowSinceMs !== null) {
       if (nowMs - this.slowSinceMs >= this.deps.clientStallMs()) {
         this.deps.metrics.add('limit_hits_total', { limit: 'client_stall' });
-        // Its connection may have other answers to give first, and then says nothing of this one's end until they are over.
-        this.clientGone();
         this.reply.destroy();
       }
       return;
