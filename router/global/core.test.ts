@@ -115,25 +115,30 @@ describe('a new conversation', () => {
     expect(rig.core.status(rig.nowMs).regions[0]?.unacknowledged).toBe(0);
   });
 
-  test('takes little from one answer, whatever its engine says that it read and wrote', () => {
+  test.each([
+    ['much', Number.MAX_SAFE_INTEGER, 2_000],
+    ['little', 1, 125 / 16],
+  ])(
+    'takes a prompt for so long at most and at least, where an engine has read as %s of one',
+    (_, promptTokens, prefillMs) => {
+      const rig = asia();
+      const usage = { promptTokens, completionTokens: 0, cachedTokens: null };
+      for (let n = 0; n < 200; n += 1) {
+        rig.end(attemptIn(rig.arrive()).lease, { kind: 'complete', usage });
+      }
+      const [jp] = rig.core.explain(rig.request(), rig.nowMs).candidates;
+      expect(jp?.prefillMs).toBeCloseTo(prefillMs, 0);
+    },
+  );
+
+  test('costs little more where one engine says that it has written without end', () => {
     const rig = asia({ regions: [{ ...JP, costMs: 100 }, SG, EU] });
-    const estimate = () => {
-      const [jp] = rig.core.explain(rig.request({ maxTokens: null }), rig.nowMs).candidates;
-      return (jp?.ttftMs ?? 0) - (jp?.queueMs ?? 0);
-    };
-    const end = (promptTokens: number, completionTokens: number): void => {
-      const { lease } = attemptIn(rig.arrive());
-      rig.end(lease, {
-        kind: 'complete',
-        usage: { promptTokens, completionTokens, cachedTokens: null },
-      });
-    };
-    end(1_000, 10);
-    const before = estimate();
-    end(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
-    expect(estimate()).toBeLessThan(before + 200);
-    for (let n = 0; n < 40; n += 1) end(1, 0);
-    expect(estimate()).toBeGreaterThan(before / 10);
+    const costMs = () =>
+      rig.core.explain(rig.request({ maxTokens: null }), rig.nowMs).candidates[0]?.costMs ?? 0;
+    const before = costMs();
+    const usage = { promptTokens: 1_000, completionTokens: 2 ** 53 - 1, cachedTokens: null };
+    rig.end(attemptIn(rig.arrive()).lease, { kind: 'complete', usage });
+    expect(costMs()).toBeLessThan(before + 200);
   });
 });
 
