@@ -2,6 +2,7 @@
 
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { UsageError } from '../cli/usage-error.ts';
 import { drainCommand } from './drain.ts';
@@ -47,6 +48,17 @@ async function answering(states: readonly unknown[], status = 200): Promise<Answ
     server.close();
   });
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked, secrets };
+}
+
+/** Begins an answer and goes. */
+async function breakingOff(): Promise<{ readonly url: string }> {
+  const server = createServer((_call, answer) => {
+    answer.writeHead(200, { 'content-length': 100 });
+    answer.write('{', () => answer.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  closing.push(() => server.close());
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
 /** What it prints. */
@@ -97,6 +109,22 @@ test.each([
 ])('%s is told in one line', async (_what, status, state, told) => {
   const { url } = await answering([state], status);
   const failed = drain(url);
+  await expect(failed).rejects.toThrow(UsageError);
+  await expect(failed).rejects.toThrow(told);
+});
+
+test('an answer that breaks off is told in one line', async () => {
+  const { url } = await breakingOff();
+  const failed = drain(url);
+  await expect(failed).rejects.toThrow(UsageError);
+  await expect(failed).rejects.toThrow(`${url}: `);
+});
+
+test.each([
+  ['is not there', join(import.meta.dirname, 'no-such-file.pem'), 'cannot be read'],
+  ['is none', import.meta.filename, 'holds no certificate'],
+])('a file of CAs that %s is told in one line', async (_how, file, told) => {
+  const failed = drain('https://127.0.0.1:1', '--ca', file);
   await expect(failed).rejects.toThrow(UsageError);
   await expect(failed).rejects.toThrow(told);
 });

@@ -2,9 +2,11 @@
 //
 // With `--wait` it ends when what was marked may be stopped: 0 then, 1 when the time is over first.
 
-import { readFileSync } from 'node:fs';
 import { Command, Option } from 'commander';
 import { Agent, request, type Dispatcher } from 'undici';
+import { errorCode } from '../../shared/lib/error-code.ts';
+import { systemClock } from '../../shared/runtime/clock.ts';
+import { readTls } from '../../shared/runtime/tls-files.ts';
 import { pause } from '../cli/process.ts';
 import { UsageError } from '../cli/usage-error.ts';
 
@@ -23,7 +25,7 @@ Examples:
 
 const POLL_MS = 250;
 const ANSWER_MS = 10_000;
-const ANSWER_BYTES_MAX = 1_048_576;
+const ANSWER_CHARS_MAX = 1_048_576;
 
 interface Flags {
   readonly undo?: boolean;
@@ -90,7 +92,7 @@ function questions(url: string, { replica, ca }: Flags): Questions {
   const target = targetOf(url);
   if (replica !== undefined) target.searchParams.set('replica', replica);
   const dispatcher = new Agent({
-    ...(ca === undefined ? {} : { connect: { ca: readFileSync(ca) } }),
+    ...(ca === undefined ? {} : { connect: { ca: authorities(ca) } }),
     headersTimeout: ANSWER_MS,
     bodyTimeout: ANSWER_MS,
   });
@@ -100,6 +102,12 @@ function questions(url: string, { replica, ca }: Flags): Questions {
     ask: (method) => ask(target, { method, headers, dispatcher }),
     close: () => dispatcher.close(),
   };
+}
+
+function authorities(file: string): string {
+  const reading = readTls({ cert: null, key: null, ca: file }, systemClock.wallMs());
+  if (!reading.ok) throw new UsageError(`--ca: ${reading.error}`);
+  return reading.pems.ca ?? '';
 }
 
 function targetOf(url: string): URL {
@@ -118,14 +126,10 @@ async function ask(
     readonly dispatcher: Dispatcher;
   },
 ): Promise<State> {
-  const answer = await request(target, options).catch((cause: unknown) => {
+  const { status, text } = await told(target, options).catch((cause: unknown) => {
     throw new UsageError(`${target.origin}: ${reason(cause)}`, { cause });
   });
-  const bytes = await answer.body.bytes();
-  const text = Buffer.from(bytes.subarray(0, ANSWER_BYTES_MAX)).toString('utf8');
-  if (answer.statusCode !== 200) {
-    throw new UsageError(`${target.origin}: ${answer.statusCode} ${told(text)}`);
-  }
+  if (status !== 200) throw new UsageError(`${target.origin}: ${status} ${sentenceOf(text)}`);
   const state = parsed(text) as Partial<State> | null;
   if (typeof state?.draining !== 'boolean') {
     throw new UsageError(`${target.origin}: neither an agent nor a router answers there`);
@@ -133,13 +137,30 @@ async function ask(
   return { draining: state.draining, drained: state.drained === true, open: state.open ?? 0 };
 }
 
+/** The answer, of which no more is read than an agent or a router says. */
+async function told(
+  target: URL,
+  options: Parameters<typeof request>[1],
+): Promise<{ readonly status: number; readonly text: string }> {
+  const { statusCode: status, body } = await request(target, options);
+  let text = '';
+  for await (const piece of body.setEncoding('utf8')) {
+    text += String(piece);
+    if (text.length > ANSWER_CHARS_MAX) break;
+  }
+  return { status, text };
+}
+
+/** The system's codes say enough; of certificates and time-outs the words say more. */
 function reason(cause: unknown): string {
-  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
-  return code === 'ECONNREFUSED' ? 'nothing listens there' : code || String(cause);
+  const code = errorCode(cause);
+  if (code === 'ECONNREFUSED') return 'nothing listens there';
+  if (code !== null && /^E[A-Z]+$/.test(code)) return code;
+  return cause instanceof Error ? cause.message : String(cause);
 }
 
 /** The sentence of an error, of an agent or a router. */
-function told(text: string): string {
+function sentenceOf(text: string): string {
   const { error } = (parsed(text) ?? {}) as { error?: string | { message?: string } };
   return (typeof error === 'string' ? error : error?.message) ?? '';
 }
