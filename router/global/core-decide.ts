@@ -114,16 +114,16 @@ class Rules {
     return this.#begin(home);
   }
 
-  /** Nothing left of the regions: the last failure or the filter says why. */
+  /** Nothing left of the regions: its rules say why, else the last failure, else the filter. */
   #nothingLeft(): Outcome {
     const { removed } = this.#weighing.filtered;
     const reasons = new Set(removed.values());
     const refuse = (reason: GlobalDecisionReason): Outcome => ({
       ...{ kind: 'refuse', reason, chosen: null },
     });
-    if (this.#request.attempts > 0) return refuse('attempts_exhausted');
     for (const own of ['residency', 'certification', 'tier']) reasons.delete(own as never);
     if (reasons.size === 0) return refuse('residency');
+    if (this.#request.failure !== null) return refuse('attempts_exhausted');
     reasons.delete('rollout');
     if (reasons.size === 1 && reasons.has('model')) return refuse('unknown_model');
     return refuse('no_region');

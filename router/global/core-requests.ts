@@ -161,12 +161,13 @@ function failureOf(state: GlobalState, request: RequestState, verdict: Verdict):
   if (reason === 'wait_limit' || reason === 'deadline_unreachable') {
     return saturated(state, request, verdict);
   }
-  if (request.failure !== null) return request.failure;
   const model = request.request.model.slice(0, 200);
+  // What a changed policy forbids is no failure of a region that was asked before.
   if (reason === 'residency') {
     const message = 'No region in which this tenant may be served can take the request.';
     return { code: 'residency_violation', message, retryAfterMs: null };
   }
+  if (request.failure !== null && reason !== 'model_not_allowed') return request.failure;
   if (reason === 'model_not_allowed' || (reason === 'unknown_model' && !isServed(state, model))) {
     const message = `The model \`${model}\` does not exist.`;
     return { code: 'model_not_found', message, retryAfterMs: null };

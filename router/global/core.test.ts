@@ -412,6 +412,34 @@ describe('a change of policy', () => {
     expect(kindOf(effects)).toEqual(['send', 'failover', 'eu']);
   });
 
+  test.each([
+    [
+      'no region is left to its tenant',
+      [['t', tenantOf(['mars'])]],
+      'residency',
+      'residency_violation',
+    ],
+    ['its tenant is gone', [['u', tenantOf(null)]], 'residency', 'residency_violation'],
+    [
+      'its model is gone',
+      [['t', tenantOf(null, [], { models: ['x'] })]],
+      'model_not_allowed',
+      'model_not_found',
+    ],
+  ] as const)(
+    'refuses what waits or is called back by its name where %s',
+    (_, entries, reason, code) => {
+      const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+      const called = attemptIn(rig.arrive());
+      const waits = attemptIn(rig.arrive());
+      rig.end(waits.lease, { ...{ kind: 'backPressure', status: 503, retryAfterMs: 5_000 } });
+      const refused = refusalIn(rig.configure({ tenants: new Map(entries) }));
+      expect(refused).toMatchObject({ request: waits.request, code, decision: { reason } });
+      const fault = { kind: 'serverFault', cause: 'no_longer_allowed', detail: '' } as const;
+      expect(refusalIn(rig.end(called.lease, fault))).toMatchObject({ code, decision: { reason } });
+    },
+  );
+
   test('takes a region out at once by its rollout', () => {
     const rig = asia();
     rig.configure({ regions: [{ ...JP, rollout: 'off' }, SG, EU] });
