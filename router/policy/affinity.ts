@@ -10,6 +10,7 @@
 //
 // Nothing here knows a tenant's regions: what is found is used where the filter lets it.
 
+import { RecentMap } from '../../shared/lib/recent-map.ts';
 import type { RegionId } from '../../shared/model/ids.ts';
 
 /** A conversation at the end of one of its turns. */
@@ -42,7 +43,7 @@ interface Told {
 
 /** A bounded memory by key; the least recently noted goes first. */
 class Memory<T> {
-  readonly #entries = new Map<string, T>();
+  readonly #entries = new RecentMap<string, T>();
 
   get size(): number {
     return this.#entries.size;
@@ -54,13 +55,8 @@ class Memory<T> {
 
   /** Returns what had to go for it. */
   set(key: string, entry: T, max: number): readonly [string, T] | null {
-    this.#entries.delete(key);
     this.#entries.set(key, entry);
-    if (this.#entries.size <= max) return null;
-    const [oldest] = this.#entries;
-    if (oldest === undefined) return null;
-    this.#entries.delete(oldest[0]);
-    return oldest;
+    return this.#entries.size <= max ? null : this.#entries.takeOldest();
   }
 
   delete(key: string): void {

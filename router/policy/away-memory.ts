@@ -4,6 +4,8 @@
 // Each reader is told what has changed since it was last told, or everything where that is further back than the journal
 // goes. A conversation of a tenant that is bound to zones is told only to readers in one of them, and so is its end.
 
+import { RecentMap } from '../../shared/lib/recent-map.ts';
+
 /** Where a reader's last telling ended: opaque to it. */
 export type AwayCursor = number;
 
@@ -43,7 +45,7 @@ const JOURNAL_MAX = 16_384;
 
 export class AwayMemory {
   /** Least recently ended first. */
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new RecentMap<string, Entry>();
   readonly #journal: Change[] = [];
   /** Changes that have left the journal. */
   #dropped = 0;
@@ -55,7 +57,6 @@ export class AwayMemory {
   /** A turn of it has ended here. True where another had to be forgotten for it. */
   note(note: AwayNote, nowMs: number, max: number): boolean {
     if (max <= 0) return false;
-    this.#entries.delete(note.key);
     this.#entries.set(note.key, { ...note, endedMs: nowMs });
     this.#changed(note);
     let full = false;
@@ -100,10 +101,8 @@ export class AwayMemory {
   }
 
   #forgetOldest(): void {
-    const oldest = this.#entries.values().next().value;
-    if (oldest === undefined) return;
-    this.#entries.delete(oldest.key);
-    this.#changed(oldest);
+    const oldest = this.#entries.takeOldest();
+    if (oldest !== null) this.#changed(oldest[1]);
   }
 
   #changed({ key, zones }: AwayNote): void {

@@ -6,6 +6,8 @@
 //   count    of its requests, halved every PACE_HALF_LIFE_MS
 //   crowded  from PACE_MAX on: so many at once (an agent's parallel calls are fewer), or 1.1 a second for long
 
+import { RecentMap } from '../../shared/lib/recent-map.ts';
+
 export const PACE_MAX = 16;
 export const PACE_HALF_LIFE_MS = 10_000;
 
@@ -16,7 +18,7 @@ interface Pace {
 
 export class TurnPace {
   /** The least recently used first. */
-  readonly #paces = new Map<string, Pace>();
+  readonly #paces = new RecentMap<string, Pace>();
 
   isCrowded(key: string, nowMs: number): boolean {
     return this.#countOf(key, nowMs) >= PACE_MAX;
@@ -25,11 +27,8 @@ export class TurnPace {
   /** A request under it has come. `max`: keys that are remembered. */
   note(key: string, nowMs: number, max: number): void {
     const count = this.#countOf(key, nowMs) + 1;
-    this.#paces.delete(key);
     this.#paces.set(key, { count, atMs: nowMs });
-    if (this.#paces.size <= max) return;
-    const [oldest] = this.#paces.keys();
-    if (oldest !== undefined) this.#paces.delete(oldest);
+    if (this.#paces.size > max) this.#paces.takeOldest();
   }
 
   #countOf(key: string, nowMs: number): number {
