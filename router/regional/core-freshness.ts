@@ -143,7 +143,8 @@ function probe(state: RegionalState, replica: ReplicaState): void {
   const model = replica.targets[0]?.report?.models[0]?.id;
   if (model === undefined) return;
   replica.probing = true;
-  state.emit({ kind: 'probe', replica: replica.id, url: replica.url, model });
+  const { id, url, pool } = replica;
+  state.emit({ kind: 'probe', replica: id, pool: pool.id, url, model });
 }
 
 function freshCount(pool: PoolState): number {

@@ -220,7 +220,7 @@ describe('a replica', () => {
     expect(refusalIn(rig.arrive())?.code).toBe('no_replica');
     const probes = (effects: RouterEffect[]) => effects.filter(({ kind }) => kind === 'probe');
     expect(probes(rig.pass(1_500))).toEqual([
-      { kind: 'probe', replica: 'a', url: 'http://a', model: 'm' },
+      { kind: 'probe', replica: 'a', pool: 'pool', url: 'http://a', model: 'm' },
     ]);
     expect(probes(rig.pass(10_000))).toEqual([]);
     rig.handle({ kind: 'probed', replica: 'a' as ReplicaId, ok: false });

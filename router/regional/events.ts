@@ -80,6 +80,7 @@ export type RouterEffect =
   | {
       readonly kind: 'probe';
       readonly replica: ReplicaId;
+      readonly pool: PoolId;
       readonly url: string;
       readonly model: string;
     };

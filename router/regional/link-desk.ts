@@ -1,7 +1,7 @@
-// Agents as the router's shell sees them: who may link, whether their engines are where they say, and the few
-// facts that the gateway needs to know of them (which names are LoRA adapters, which pool a replica is of).
+// Agents as the router's shell sees them: who may link, whether their engines are where they say, and what the gateway
+// needs to know of them (which names are LoRA adapters, where their engines are).
 
-import type { LinkId, ReplicaId } from '../../shared/model/ids.ts';
+import type { LinkId } from '../../shared/model/ids.ts';
 import { DELTA_PARTS_MAX } from '../../shared/protocol/limits.ts';
 import type { AgentMessage, Hello } from '../../shared/protocol/messages.ts';
 import { ROUTER_OF_AGENTS } from '../../shared/runtime/agent-link.ts';
@@ -15,12 +15,11 @@ import type { LinkSlices } from '../../shared/runtime/link-slices.ts';
 import type { LinkEnd } from '../../shared/runtime/link-socket.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { ClientAuth, HandshakeFailed, ServerTls } from '../../shared/runtime/tls-server.ts';
+import { AdapterNames } from './adapter-names.ts';
 import { proveAddresses } from './address-proof.ts';
 import type { RouterEvent } from './events.ts';
 import type { PoolOptions, RouterOptions } from './options.ts';
 
-/** Replicas remembered at most, links gone included. */
-const MAX_REPLICAS = 16_384;
 /** Messages of one agent in a second that are never too many. */
 const MESSAGES_PER_S_MIN = 200;
 
@@ -46,9 +45,7 @@ export interface LinkDeskDeps {
 export class LinkDesk {
   private readonly deps: LinkDeskDeps;
   private readonly links = new Map<LinkId, Hello>();
-  private readonly loras = new Map<ReplicaId, ReadonlySet<string>>();
-  /** Kept after the link is gone: a probe needs the pool of a replica without an agent. */
-  private readonly poolOfReplica = new Map<ReplicaId, string>();
+  private readonly adapters = new AdapterNames((link) => this.links.has(link));
 
   constructor(deps: LinkDeskDeps) {
     this.deps = deps;
@@ -89,12 +86,7 @@ export class LinkDesk {
   }
 
   isLora(model: string): boolean {
-    for (const names of this.loras.values()) if (names.has(model)) return true;
-    return false;
-  }
-
-  poolOf(replica: ReplicaId): string | null {
-    return this.poolOfReplica.get(replica) ?? null;
+    return this.adapters.has(model);
   }
 
   /** Engines that linked agents advertise. */
@@ -125,31 +117,19 @@ export class LinkDesk {
 
   private up(link: LinkId, hello: Hello, reachedAt: string | null): void {
     this.links.set(link, hello);
-    for (const engine of hello.engines) {
-      this.poolOfReplica.delete(engine.replica);
-      this.poolOfReplica.set(engine.replica, hello.pool);
-      const oldest = this.poolOfReplica.keys().next().value;
-      if (this.poolOfReplica.size > MAX_REPLICAS && oldest !== undefined) this.forget(oldest);
-    }
+    this.adapters.linked(
+      link,
+      hello.pool,
+      hello.engines.map(({ replica }) => replica),
+    );
     const siblings = siblingsAt(reachedAt, this.deps.workerPorts());
     this.deps.post({ kind: 'linkUp', link, hello, siblings });
   }
 
   private message(link: LinkId, message: Exclude<AgentMessage, Hello>): void {
-    if (message.kind === 'report') {
-      const { replica, models } = message.report;
-      const names = models.flatMap((model) => model.loras);
-      // Only replicas that a hello of this process named: the map stays as small as that one.
-      if (names.length === 0) this.loras.delete(replica);
-      else if (this.poolOfReplica.has(replica)) this.loras.set(replica, new Set(names));
-    }
-    if (message.kind === 'bye') this.forget(message.replica);
+    if (message.kind === 'report') this.adapters.reported(link, message.report);
+    if (message.kind === 'bye') this.adapters.left(link, message.replica);
     this.deps.post({ kind: 'message', link, message });
-  }
-
-  private forget(replica: ReplicaId): void {
-    this.poolOfReplica.delete(replica);
-    this.loras.delete(replica);
   }
 }
 

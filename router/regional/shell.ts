@@ -191,10 +191,9 @@ export class RegionalShell {
   }
 
   private async probe(effect: Extract<RouterEffect, { kind: 'probe' }>): Promise<void> {
-    const { replica, url, model } = effect;
-    const pool = this.links.poolOf(replica);
-    const apiKey = pool === null ? null : (this.words.poolOf(pool)?.engineApiKey ?? null);
-    const trust = pool === null ? null : this.deps.tls.engineTrust(pool);
+    const { replica, pool, url, model } = effect;
+    const apiKey = this.words.poolOf(pool)?.engineApiKey ?? null;
+    const trust = this.deps.tls.engineTrust(pool);
     const ok = await probeReplica({ pool: this.deps.pools.get(url, trust), model, apiKey });
     this.driver.post({ kind: 'probed', replica, ok });
   }
