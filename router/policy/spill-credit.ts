@@ -3,8 +3,8 @@
 //   headroom    ready replicas · (spillStartMs − own estimate) + what they serve in one interval beyond what comes: what may
 //               be added before the region is itself hot, and what goes on being served until the next grant
 //   free        headroom / routers − what is granted and neither spent nor lapsed, shared by what senders ask for
-//   small       where it is not a request for each, whole requests are given in turn; less than one request is saved
-//               over the life of a grant first
+//   small       where it is not a request for each, whole requests are given, first to who has got nothing for longest. What
+//               is larger than a router's whole part keeps nobody waiting: its sender's part is saved for it, life by life
 //   overdraw    a sender with any credit left may send one request more than it has; what it owes lessens what the next
 //               grant is worth
 //
@@ -76,12 +76,13 @@ export function headroomMs(load: PoolLoad, spillStartMs: number): number | null 
   return readyReplicas * (spillStartMs - queueMs) + spare * INTERVAL_MS;
 }
 
+type Asking<LinkId> = readonly [LinkId, Account];
 type Given<LinkId> = readonly [LinkId, Grant];
 
 /** The giving side: one a (router of a region, pool). */
 export class CreditGiver<LinkId extends string> {
+  /** The one that was given to last is last. */
   readonly #accounts = new Map<LinkId, Account>();
-  #turn = 0;
   #savedMs = 0;
   #steppedMs: number | null = null;
 
@@ -130,31 +131,43 @@ export class CreditGiver<LinkId extends string> {
     const share = Math.max(0, sight.headroomMs) / Math.max(1, sight.routers);
     const freeMs = Math.max(0, share - outstanding);
     const asking = [...this.#accounts].filter(([, { wantsMs }]) => wantsMs > 0);
-    const largest = Math.max(0, ...asking.map(([, { requestMs }]) => requestMs));
     const by = { settings, nowMs };
-    if (freeMs >= largest * asking.length) return this.#split(asking, freeMs, by);
-    this.#savedMs = Math.min(largest, this.#savedMs + (freeMs * sinceMs) / settings.creditLifeMs);
-    const whole = freeMs >= largest ? freeMs : this.#savedMs >= largest ? largest : 0;
-    if (whole > 0) this.#savedMs = 0;
-    return this.#inTurn(asking, whole, by);
+    const oneEachMs = asking.reduce((sum, [, { requestMs }]) => sum + requestMs, 0);
+    if (freeMs >= oneEachMs) return this.#split(asking, freeMs, by);
+    const large = asking.find(([, { requestMs }]) => requestMs > share);
+    if (large !== undefined) {
+      const { requestMs } = large[1];
+      const partMs = (share * sinceMs) / settings.creditLifeMs / asking.length;
+      this.#savedMs = Math.min(requestMs, this.#savedMs + partMs);
+      if (this.#savedMs >= requestMs && freeMs > 0) {
+        this.#savedMs = 0;
+        return this.#give(large, requestMs, by);
+      }
+    }
+    return this.#inTurn(asking, { share, freeMs }, by);
   }
 
-  #split(asking: readonly [LinkId, Account][], freeMs: number, by: GivenBy): Given<LinkId>[] {
+  #split(asking: readonly Asking<LinkId>[], freeMs: number, by: GivenBy): Given<LinkId>[] {
     this.#savedMs = 0;
     const wants = asking.reduce((sum, [, { wantsMs }]) => sum + wantsMs, 0);
     const ratio = Math.min(1, freeMs / wants);
     return asking.flatMap((one) => this.#give(one, one[1].wantsMs * ratio, by));
   }
 
-  #inTurn(asking: readonly [LinkId, Account][], giveMs: number, by: GivenBy): Given<LinkId>[] {
+  /** What is free is kept for the next in turn, unless that one could never have it. */
+  #inTurn(
+    asking: readonly Asking<LinkId>[],
+    room: { readonly share: number; readonly freeMs: number },
+    by: GivenBy,
+  ): Given<LinkId>[] {
     const given: Given<LinkId>[] = [];
-    let leftMs = giveMs;
-    for (let k = 0; k < asking.length; k += 1) {
-      const next = asking[this.#turn % asking.length] as [LinkId, Account];
-      if (next[1].requestMs > leftMs) break;
-      this.#turn += 1;
-      leftMs -= next[1].requestMs;
-      given.push(...this.#give(next, next[1].requestMs, by));
+    let leftMs = room.freeMs;
+    for (const next of asking) {
+      const { requestMs } = next[1];
+      if (requestMs > room.share) continue;
+      if (requestMs > leftMs) break;
+      leftMs -= requestMs;
+      given.push(...this.#give(next, requestMs, by));
     }
     return given;
   }
@@ -165,7 +178,13 @@ export class CreditGiver<LinkId extends string> {
     account.owedMs -= paidMs;
     account.wantsMs = Math.max(0, account.wantsMs - prefillMs);
     const { creditLifeMs: lifeMs, creditGraceMs } = by.settings;
-    account.open.push({ leftMs: prefillMs - paidMs, untilMs: by.nowMs + lifeMs + creditGraceMs });
+    insert(account.open, {
+      leftMs: prefillMs - paidMs,
+      untilMs: by.nowMs + lifeMs + creditGraceMs,
+    });
+    // It is the others' turn now.
+    this.#accounts.delete(link);
+    this.#accounts.set(link, account);
     return [[link, { prefillMs, lifeMs }]];
   }
 
@@ -198,7 +217,7 @@ export class CreditPurse<LinkId extends string> {
     const paidMs = Math.min(this.#owedMs, grant.prefillMs);
     this.#owedMs -= paidMs;
     const leftMs = grant.prefillMs - paidMs;
-    if (leftMs > 0) giver.open.push({ leftMs, untilMs: nowMs + grant.lifeMs });
+    if (leftMs > 0) insert(giver.open, { leftMs, untilMs: nowMs + grant.lifeMs });
   }
 
   /** The link is closed: its grants are not spent, since that could not be told. */
@@ -255,14 +274,20 @@ export class CreditPurse<LinkId extends string> {
   }
 }
 
-/** Oldest first; what is past its life goes. */
+/** Whatever lives are given from now on: what lapses first stands first. */
+function insert(open: Slice[], slice: Slice): void {
+  const before = open.findLastIndex(({ untilMs }) => untilMs <= slice.untilMs);
+  open.splice(before + 1, 0, slice);
+}
+
+/** What is past its life goes. */
 function lapse(open: Slice[], nowMs: number): void {
   const kept = open.findIndex(({ untilMs, leftMs }) => untilMs > nowMs && leftMs > 0);
   if (kept === -1) open.length = 0;
   else if (kept > 0) open.splice(0, kept);
 }
 
-/** Takes from the oldest on; returns what was not there. */
+/** Takes what lapses first; returns what was not there. */
 function take(open: Slice[], amountMs: number): number {
   let rest = amountMs;
   for (const slice of open) {
