@@ -8,6 +8,7 @@
 
 import type { OnReadOpts, Socket } from 'node:net';
 import { Pool, buildConnector } from 'undici';
+import { RecentMap } from '../lib/recent-map.ts';
 import { systemClock } from './clock.ts';
 import { watchReuse } from './reused-connections.ts';
 import type { TlsMaterial } from './tls-material.ts';
@@ -57,7 +58,8 @@ export function createHttpPools(
   refused?: RefusedPeer,
   { idleCloseMs = IDLE_CLOSE_MS, connected }: PoolHabits = {},
 ): HttpPools {
-  const entries = new Map<string, Entry>();
+  /** The one that is used longest ago first. */
+  const entries = new RecentMap<string, Entry>();
 
   const open = (origin: string, trust: PeerTrust | null): Entry => ({
     origin,
@@ -79,15 +81,14 @@ export function createHttpPools(
       const fits = found !== undefined && sameTrust(found.trust, trust);
       if (found !== undefined && !fits) closeGently(entries, origin);
       const entry = found !== undefined && fits ? found : open(origin, trust);
-      // Moved to the end: the first in the map is the one unused longest.
-      entries.delete(origin);
       entries.set(origin, entry);
-      const oldest = entries.keys().next().value;
-      if (entries.size > MAX_POOLS && oldest !== undefined) closeGently(entries, oldest);
+      if (entries.size > MAX_POOLS) closed(entries.takeOldest()?.[1]);
       return entry.pool;
     },
     retain(origins) {
-      for (const origin of entries.keys()) if (!origins.has(origin)) closeGently(entries, origin);
+      for (const { origin } of entries.values()) {
+        if (!origins.has(origin)) closeGently(entries, origin);
+      }
     },
     renew(pool) {
       const found = [...entries.values()].find((entry) => entry.pool === pool);
@@ -95,7 +96,7 @@ export function createHttpPools(
     },
     async close() {
       const all = [...entries.values()];
-      entries.clear();
+      for (const { origin } of all) entries.delete(origin);
       await Promise.all(all.map(({ pool }) => pool.destroy()));
     },
   };
@@ -183,9 +184,13 @@ function sameTrust(a: PeerTrust | null, b: PeerTrust | null): boolean {
   return a?.material === b?.material && a?.serverName === b?.serverName;
 }
 
-function closeGently(entries: Map<string, Entry>, origin: string): void {
+function closeGently(entries: RecentMap<string, Entry>, origin: string): void {
   const entry = entries.get(origin);
   entries.delete(origin);
-  // Requests in it end as they would; a failure to close has nobody left to tell.
+  closed(entry);
+}
+
+/** Requests in it end as they would; a failure to close has nobody left to tell. */
+function closed(entry: Entry | undefined): void {
   entry?.pool.close().catch(() => undefined);
 }
