@@ -2,7 +2,16 @@
 
 import { describe, expect, test } from 'vitest';
 import type { PoolId } from '../../shared/model/ids.ts';
-import { attemptIn, chainOf, CoreRig, MODEL, sentTo, targetStatus } from './core.harness.ts';
+import {
+  attemptIn,
+  attemptsIn,
+  chainOf,
+  CoreRig,
+  MODEL,
+  refusalIn,
+  sentTo,
+  targetStatus,
+} from './core.harness.ts';
 import type { RouterEffect } from './events.ts';
 
 const limitsIn = (effects: readonly RouterEffect[]): string[] =>
@@ -83,6 +92,22 @@ describe('a report', () => {
     const loras = Array.from({ length: 4_000 }, (_, at) => `l${at}`);
     const effects = rig.report('a', { models: [{ id: 'm', maxModelLen: null, loras }] });
     expect(limitsIn(effects)).toEqual(['model_names']);
+  });
+
+  test('finds room for its names once older ones are reported no more', () => {
+    const rig = new CoreRig({ pools: [{ id: 'pool' as PoolId, models: [], aliases: {} }] });
+    const loaded = (...loras: string[]) => ({ models: [{ id: MODEL, maxModelLen: null, loras }] });
+    const many = (first: number) => Array.from({ length: 600 }, (_, at) => `lora-${first + at}`);
+    rig.ready('a', loaded(...many(0)));
+    rig.pass(1_000);
+    expect(limitsIn(rig.report('a', loaded(...many(600))))).toEqual([]);
+    expect(attemptsIn(rig.arrive({ model: 'lora-1199' }))).toHaveLength(1);
+    expect(refusalIn(rig.arrive({ model: 'lora-0' }))?.code).toBe('model_not_found');
+    // All reports are looked through for that, so not at once again.
+    expect(limitsIn(rig.report('a', loaded(...many(1_200))))).toEqual(['model_names']);
+    rig.pass(10_000);
+    expect(limitsIn(rig.report('a', loaded(...many(1_200))))).toEqual([]);
+    expect(attemptsIn(rig.arrive({ model: 'lora-1799' }))).toHaveLength(1);
   });
 });
 

@@ -38,6 +38,8 @@ import { dropReplica, newReplica, resumeOf, setRanks } from './core-targets.ts';
 
 const REPLICAS_MAX = 4_096;
 const NAMES_MAX = 1_024;
+/** ms between two times that all reports of a pool are looked through for names. */
+const SORT_NAMES_MS = 10_000;
 const CLOCK_OFFSET_ALARM_MS = 5_000;
 const PEAK_WINDOW_MS = 60_000;
 /** ms that an agent may have fewer links than there are routers before somebody is told. */
@@ -348,13 +350,26 @@ function notePeak(target: TargetState, nowMs: number): void {
 function noteNames(state: RegionalState, pool: PoolState, report: ReplicaReport): void {
   if (report.models.length === 0) return;
   pool.reported = true;
+  if (addNames(pool, report) === 0) return;
+  if (state.nowMs - pool.namesSortedMs < SORT_NAMES_MS) return state.limit('model_names');
+  pool.namesSortedMs = state.nowMs;
+  // Adapters come and go: of those that nobody reports any more enough was known.
+  pool.names.clear();
   let left = 0;
-  for (const { id, loras } of report.models) {
+  for (const { report: each } of pool.roster.targets)
+    if (each !== null) left += addNames(pool, each);
+  if (left > 0) state.limit('model_names');
+}
+
+/** How many of its names there was no room for. */
+function addNames({ names }: PoolState, { models }: ReplicaReport): number {
+  let left = 0;
+  for (const { id, loras } of models) {
     for (const name of [id, ...loras]) {
-      if (pool.names.has(name)) continue;
-      if (pool.names.size >= NAMES_MAX) left += 1;
-      else pool.names.add(name);
+      if (names.has(name)) continue;
+      if (names.size >= NAMES_MAX) left += 1;
+      else names.add(name);
     }
   }
-  if (left > 0) state.limit('model_names');
+  return left;
 }

@@ -93,8 +93,10 @@ export interface PoolState {
   /** Smoothed over complete answers, tokens. */
   meanOutputTokens: number;
   meanPromptTokens: number;
-  /** Names that replicas have reported, ever; bounded. */
+  /** Names that replicas have reported; bounded, and then those that they still do. */
   readonly names: Set<string>;
+  /** When those were last told from the others. */
+  namesSortedMs: number;
   /** An agent has reported models of this pool. */
   reported: boolean;
   /** What the agents were last told of the queue. */
@@ -330,6 +332,7 @@ export function newPool(config: PoolConfig): PoolState {
     meanOutputTokens: FIRST_MEAN_OUTPUT,
     meanPromptTokens: FIRST_MEAN_PROMPT,
     names: new Set(),
+    namesSortedMs: Number.NEGATIVE_INFINITY,
     reported: false,
     told: { requests: 0, prefillMs: 0, topPriority: null },
     toldAtMs: Number.NEGATIVE_INFINITY,
