@@ -72,6 +72,23 @@ describe('the driver', () => {
     expect(seen).toHaveLength(3);
   });
 
+  test('leaves the timer alone where a later wake, or none, is wanted: it ticks once for nothing', () => {
+    let wakeMs: number | null = 1_200;
+    const { driver, time, seen } = driven({ nextWakeMs: () => wakeMs });
+    driver.post('a');
+    wakeMs = null;
+    driver.post('b');
+    wakeMs = 1_900;
+    driver.post('c');
+    time.advance(200);
+    expect(seen).toEqual(['a', 'b', 'c', 'tick']);
+    time.advance(700);
+    expect(seen).toEqual(['a', 'b', 'c', 'tick', 'tick']);
+    wakeMs = null;
+    time.advance(5_000);
+    expect(seen).toHaveLength(6);
+  });
+
   test('does not spin when a wake lies in the past', () => {
     const { driver, time, seen } = driven({ nextWakeMs: () => 0 });
     driver.post('a');

@@ -30,7 +30,8 @@ export class CoreDriver<Event, Effect> {
   private readonly waiting: Event[] = [];
   private busy = false;
   private stopped = false;
-  private wakeMs: number | null = null;
+  /** Of the timer, while one stands. */
+  private wakeMs = 0;
   private cancelWake: (() => void) | null = null;
 
   constructor(deps: DriverDeps<Event, Effect>) {
@@ -74,15 +75,14 @@ export class CoreDriver<Event, Effect> {
     }
   }
 
+  /** A timer that is due before it is needed stands: one tick too many costs less than a timer at every event. */
   private arm(): void {
     if (this.stopped) return;
     const { core, clock, timers, tick } = this.deps;
     const wakeMs = core.nextWakeMs();
-    if (wakeMs === this.wakeMs && this.cancelWake !== null) return;
+    if (wakeMs === null || (this.cancelWake !== null && this.wakeMs <= wakeMs)) return;
     this.cancelWake?.();
-    this.cancelWake = null;
     this.wakeMs = wakeMs;
-    if (wakeMs === null) return;
     this.cancelWake = timers.after(Math.max(MIN_WAKE_MS, wakeMs - clock.nowMs()), () => {
       this.cancelWake = null;
       this.post(tick);
