@@ -1,7 +1,7 @@
 // How long an attempt may take: by what was predicted, never above what the client will wait.
 //
 //   first token  = base + 2·(wait + prefill)                         an answer without decode too
-//   whole answer = base + wait + prefill + 2·max tokens·itl          when not streamed
+//   whole answer = base + wait + prefill + 2·min(max tokens, context)·itl   when not streamed
 //   stall        = max(floor, 2·largestPrefillMs, 20·itl)
 
 import type { RegionalSettings } from '../../shared/model/settings.ts';
@@ -24,6 +24,8 @@ export interface DeadlineInput {
   readonly waitMs: number;
   readonly prefillMs: number;
   readonly maxTokens: number | null;
+  /** No answer has more, whatever the client allows. Absent: unknown. */
+  readonly contextTokens?: number;
   readonly itlMs: number | null;
   readonly largestPrefillMs: number | null;
   /** Until the client gives up; null when unknown. */
@@ -39,7 +41,8 @@ export interface Deadlines {
 
 export function attemptDeadlines(input: DeadlineInput, settings: DeadlineSettings): Deadlines {
   const itlMs = input.itlMs ?? ASSUMED_ITL_MS;
-  const tokens = input.maxTokens ?? settings.assumedMaxTokens;
+  const { contextTokens = Number.POSITIVE_INFINITY } = input;
+  const tokens = Math.min(input.maxTokens ?? settings.assumedMaxTokens, contextTokens);
   const own =
     input.stream || tokens === 0
       ? settings.firstTokenBaseMs + 2 * (input.waitMs + input.prefillMs)

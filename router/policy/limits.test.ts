@@ -27,6 +27,11 @@ describe('deadlines of an attempt', () => {
     [{ stream: false }, { firstTokenTimeoutMs: 14_000 }],
     // and 2·4,096·40 where max_tokens is not said
     [{ stream: false, maxTokens: null }, { firstTokenTimeoutMs: 333_680 }],
+    // no more than the context has room for, however many are allowed: 6,000 + 2·1,000·40
+    [
+      { stream: false, maxTokens: 1_000_000_000, contextTokens: 1_000 },
+      { firstTokenTimeoutMs: 86_000 },
+    ],
     [{ clientLeftMs: 3_000 }, { firstTokenTimeoutMs: 3_000, byClient: true }],
     [{ clientLeftMs: 30_000 }, { firstTokenTimeoutMs: 8_000, byClient: false }],
     [{ clientLeftMs: -1 }, { firstTokenTimeoutMs: 0, byClient: true }],

@@ -17,6 +17,7 @@ import type {
   Usage,
 } from '../../shared/protocol/messages.ts';
 import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
+import { contextLimit } from '../policy/filter.ts';
 import { isUnfound } from '../policy/working-set.ts';
 import { medianKnown } from '../policy/unknown.ts';
 import { isLight } from './core-decide.ts';
@@ -290,12 +291,14 @@ function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFa
 function deadlinesOf(state: RegionalState, request: RequestState, scored: Scored): Deadlines {
   const { stream, maxTokens, clientDeadlineMs } = request.request;
   const { report } = scored.target;
+  const contextTokens = contextLimit(report?.models ?? [], request.engineModel) ?? null;
   return attemptDeadlines(
     {
       stream,
       waitMs: scored.load.waitMs,
       prefillMs: scored.prefillMs,
       maxTokens,
+      ...(contextTokens === null ? {} : { contextTokens }),
       itlMs: report?.itlMs ?? poolItlMs(request),
       largestPrefillMs: report?.largestPrefillMs ?? null,
       clientLeftMs:

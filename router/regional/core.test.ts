@@ -63,6 +63,15 @@ describe('a request', () => {
     expect(attemptsIn(rig.arrive())[0]).toMatchObject({ target: { rank: 1 }, rankHeader: 1 });
   });
 
+  test('that is not streamed is due by what its context holds, however many tokens it may have', () => {
+    const rig = new CoreRig();
+    const models = [{ id: MODEL, maxModelLen: 1_000, loras: [] }];
+    rig.ready('a', { itlMs: 10, models });
+    const [attempt] = attemptsIn(rig.arrive({ stream: false, maxTokens: 1_000_000_000 }));
+    const { waitMs = 0, prefillMs = 0, firstTokenTimeoutMs } = attempt ?? {};
+    expect(firstTokenTimeoutMs).toBe(4_000 + waitMs + prefillMs + 2 * 1_000 * 10);
+  });
+
   test('goes under the name that the engine knows', () => {
     const rig = new CoreRig({
       pools: [{ id: 'pool' as PoolId, models: ['public'], aliases: { public: MODEL } }],
