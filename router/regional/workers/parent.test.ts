@@ -144,6 +144,21 @@ describe('operators', () => {
     expect(text).toContain('spillway_leases 1');
   });
 
+  test('are counted where they are refused, as those of one process are', async () => {
+    expect((await get('/nowhere')).status).toBe(404);
+    expect((await get('/readyz', `{"x": "${'y'.repeat(99)}"}`)).status).toBe(405);
+    const head = await request(`http://127.0.0.1:${parent.adminPort}/livez`, {
+      headers: { 'x-long': 'x'.repeat(options.reloadable.limits.headerBytes) },
+    });
+    expect(head.statusCode).toBe(431);
+    const { text } = await get('/metrics');
+    expect(text).toContain(
+      'spillway_requests_total{route="other",pool="none",outcome="refused"} 2\n',
+    );
+    expect(text).toContain('spillway_errors_total{code="headers_too_large"} 1\n');
+    expect(text).toContain('spillway_limit_hits_total{limit="header_bytes"} 1\n');
+  });
+
   test('see what workers counted, after one is gone too', async () => {
     const entry = { kind: 'add', name: 'bugs_total', labels: {}, by: 2 } as const;
     parent.journal(1, [entry]);

@@ -7,7 +7,7 @@
 //   readiness  goes by what the workers say by themselves every second
 //   contexts   that global routers sign are good once: it knows what each worker has let in
 
-import { ERRORS, FleetError } from '../../../shared/errors.ts';
+import { FleetError } from '../../../shared/errors.ts';
 import { randomHex } from '../../../shared/runtime/entropy.ts';
 import { createMetrics } from '../../../shared/runtime/metrics.ts';
 import { MetricsJournal, countJournal } from '../../../shared/runtime/metrics-journal.ts';
@@ -20,15 +20,15 @@ import { openDoor } from '../../gateway/client-door.ts';
 import { drainRoutes, type DrainState } from '../../gateway/drain-routes.ts';
 import type { Explainable } from '../../gateway/explanation.ts';
 import { SeenAttempts, type SeenRefusal } from '../../gateway/seen-attempts.ts';
-import { startHttpListener, type Call, type HttpListener } from '../../gateway/http-listener.ts';
 import { METRICS, METRICS_PREFIX, type MetricName } from '../metrics.ts';
 import type { Listen } from '../../gateway/gateway-options.ts';
 import type { RouterOptions, RouterReloadable } from '../options.ts';
-import { logRequest, refusedRecord } from '../../gateway/request-log.ts';
 import type { DrainOptions } from '../../gateway/leaving.ts';
-import { listenerLimits } from '../../gateway/listeners.ts';
+import { Listeners } from '../../gateway/listeners.ts';
+import { Unserved } from '../../gateway/unserved.ts';
 import type { Beat } from '../start.ts';
 import type { Readiness } from '../../gateway/readiness.ts';
+import { NOWHERE } from '../engine-words.ts';
 import { setGauges } from '../gauges.ts';
 import { statusText, type RouterStatus } from '../status.ts';
 import { RegionalTls } from '../tls.ts';
@@ -68,13 +68,13 @@ export class WorkersParent {
   /** A context that one worker has let in is used up for all. */
   private readonly seen = new SeenAttempts();
   private readonly budget: BodyBudget;
+  private readonly listeners: Listeners<'admin'>;
   private readonly tls: RegionalTls;
   private readonly beats = new Map<number, Heard>();
   private readonly last = new Map<number, RouterStatus>();
   private silent: ReadonlySet<number> = new Set();
   private readonly id = randomHex(8);
   private readonly startedMs: number;
-  private listener: HttpListener | null = null;
   private current: RouterReloadable;
   private reloading: Promise<void> = Promise.resolve();
   private gathering: Promise<RouterStatus> | null = null;
@@ -86,7 +86,15 @@ export class WorkersParent {
     this.deps = deps;
     const { options, runtime } = deps;
     this.current = options.reloadable;
-    this.budget = new BodyBudget(options.reloadable.limits);
+    const { metrics } = this;
+    const { limits } = options.reloadable;
+    this.budget = new BodyBudget(limits);
+    const unserved = new Unserved({ runtime, metrics, nowhere: NOWHERE });
+    const leaving = () => this.ending;
+    this.listeners = new Listeners(
+      { runtime, metrics, unserved, cors: () => null, leaving },
+      limits,
+    );
     this.startedMs = runtime.clock.nowMs();
     const own = new MetricsJournal<MetricName>(
       (entries) => Promise.resolve(this.journal(0, entries)),
@@ -141,7 +149,7 @@ export class WorkersParent {
   async listen(admin: Listen): Promise<void> {
     const { runtime } = this.deps;
     const tls = this.tls.listener('admin');
-    this.listener = await startHttpListener({
+    this.adminPort = await this.listeners.add('admin', {
       listen: admin,
       tls,
       handshakeFailed: this.tls.failedAt('admin'),
@@ -151,17 +159,9 @@ export class WorkersParent {
         wallMs: () => runtime.clock.wallMs(),
         onRefused: (credential) => this.metrics.add('client_refusals_total', { credential }),
       }),
-      clock: runtime.clock,
-      timers: runtime.timers,
-      limits: listenerLimits(this.current.limits),
       routes: [...this.adminRoutes(), ...this.drainRoutes()],
-      cors: () => null,
-      leaving: () => this.ending,
-      onRefused: (call, error) => this.refused(call, error),
-      onLimit: (limit) => this.metrics.add('limit_hits_total', { limit }),
-      onUnparsed: (code) => void (code === null || this.metrics.add('errors_total', { code })),
+      pageless: true,
     });
-    this.adminPort = this.listener.port;
   }
 
   /** A new generation for every worker, or for none: where one refuses, those that took it get the old one back. */
@@ -190,7 +190,7 @@ export class WorkersParent {
   async close(): Promise<void> {
     this.ending = true;
     await this.all({ kind: 'close' }, CLOSE_MS);
-    await this.listener?.close();
+    await this.listeners.close();
     this.tls.close();
   }
 
@@ -263,7 +263,7 @@ export class WorkersParent {
       ready: this.readiness().ready,
       config: runtime.configView?.() ?? null,
       ...facts,
-      connections: { ...facts.connections, admin: this.listener?.connections ?? 0 },
+      connections: { ...facts.connections, ...this.listeners.connections() },
       workers: workerStatuses({
         members: crew.members(),
         says: this.says(),
@@ -320,7 +320,7 @@ export class WorkersParent {
     );
     if (failure === undefined || failure === null) {
       this.budget.configure(next.limits);
-      this.listener?.configure(listenerLimits(next.limits));
+      this.listeners.configure(next.limits);
       return;
     }
     this.current = before;
@@ -350,22 +350,6 @@ export class WorkersParent {
 
   private pidOf(number: number): number | null {
     return this.deps.crew.members().find((member) => member.number === number)?.pid ?? null;
-  }
-
-  private refused(call: Call, error: unknown): void {
-    const { log, clock } = this.deps.runtime;
-    const code = error instanceof FleetError ? error.code : 'internal';
-    if (code === 'internal') {
-      this.metrics.add('bugs_total');
-      log.error({ err: error }, 'bug');
-    }
-    this.metrics.add('errors_total', { code });
-    const durationMs = clock.nowMs() - call.arrivedMs;
-    logRequest(
-      log,
-      ERRORS[code].level,
-      refusedRecord(call, { outcome: 'refused', code, durationMs }),
-    );
   }
 }
 
