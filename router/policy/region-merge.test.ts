@@ -25,6 +25,19 @@ test('figures of replicas are those of the report that saw them last, not of the
   expect(sight).toMatchObject({ waitingPrefillMs: 300, readyReplicas: 3, receivedMs: 1_100 });
 });
 
+test('a router that has just started, or is cut off from most replicas, does not tell of them while another does', () => {
+  const whole = { observedAgoMs: 900, waitingPrefillMs: 6_000, readyReplicas: 60 };
+  const few = { observedAgoMs: 0, waitingPrefillMs: 100, readyReplicas: 1, queuedPrefillMs: 500 };
+  expect(merged([few, 1_000], [whole, 1_000])).toMatchObject({
+    ...{ readyReplicas: 60, waitingPrefillMs: 6_000, routersMs: [500, 0] },
+  });
+  // Most have gone: the other says so with its next report, or is out of date.
+  expect(merged([few, 2_000], [whole, 800])?.readyReplicas).toBe(1);
+  expect(merged([{ ...few, readyReplicas: 30 }, 1_000], [whole, 1_000])?.readyReplicas).toBe(30);
+  const unseen = { ...few, observedAgoMs: null, readyReplicas: 0 };
+  expect(merged([unseen, 1_000], [unseen, 1_000])?.readyReplicas).toBe(0);
+});
+
 test('what routers hold themselves is summed, however old', () => {
   const sight = merged(
     [{ queuedPrefillMs: 900, unacknowledgedMs: 20, queuedRequests: 4 }, 1_000],

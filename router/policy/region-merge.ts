@@ -1,5 +1,6 @@
 // What the routers of one region say of one pool, as one: agents' figures are the same in every router's report, so the
-// freshest counts; what a router holds itself (its queue, what it has sent and no agent has reported) is its own, so
+// freshest counts, but for one of a router that sees less than half of the replicas that another has just told of: it has
+// just started, or is cut off from them. What a router holds itself (its queue, what it has sent and no agent has reported) is its own, so
 // those are summed. What new conversations wait for KV room is the longest of them.
 
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
@@ -49,10 +50,19 @@ export function mergePool(received: readonly ReceivedPool[]): PoolSight | null {
   };
 }
 
+/** Of what was seen within so long of what was seen last, ms: two reports. */
+const AS_FRESH_MS = 2_000;
+
 /** By when its replicas were last seen, not by when it came. */
 function freshestOf(received: readonly ReceivedPool[]): ReceivedPool | null {
+  const lastMs = Math.max(...received.map(seenMs));
+  let most = 0;
+  for (const each of received) {
+    if (lastMs - seenMs(each) <= AS_FRESH_MS) most = Math.max(most, each.report.readyReplicas);
+  }
   let freshest: ReceivedPool | null = null;
   for (const each of received) {
+    if (each.report.readyReplicas * 2 < most) continue;
     if (freshest === null || seenMs(each) > seenMs(freshest)) freshest = each;
   }
   return freshest;
