@@ -17,6 +17,8 @@ export interface LogOptions {
 }
 
 const STDERR = 2;
+/** What some terminals take for commands, and JSON does not escape: names come from clients. */
+const COMMANDS = /[\u007f-\u009f]/g;
 let stderr: LogSink | null = null;
 
 export function createLog(options: LogOptions): Logger {
@@ -39,13 +41,23 @@ export function plainLog(log: Logger): Logger {
 function toStderr(readable: boolean): DestinationStream {
   const sink = sharedSink();
   if (!readable) return { write: (line) => sink.write(line) };
+  const format = readableLines(process.stderr.isTTY === true);
+  return { write: (line) => sink.write(format(line)) };
+}
+
+/** Makes a line of JSON one for people. */
+export function readableLines(colorize: boolean): (line: string) => string {
   const format = prettyFactory({
-    colorize: process.stderr.isTTY === true,
+    colorize,
     translateTime: 'SYS:HH:MM:ss.l',
     ignore: 'pid,hostname',
     singleLine: true,
   });
-  return { write: (line) => sink.write(format(line)) };
+  return (line) => format(line).replaceAll(COMMANDS, escaped);
+}
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 /** Loggers of one process share it: their lines never stand inside each other. */
