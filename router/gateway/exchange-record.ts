@@ -22,6 +22,8 @@ export interface ExchangeFacts {
   readonly bodyBytes: number;
   /** The client asks for the decision, and may. */
   readonly explain: boolean;
+  /** It came from the tier before, which reads little of an answer's head. */
+  readonly fromTier: boolean;
   /** Tries before this one, as its SDK counts; null when it does not. */
   readonly retries: number | null;
   /** ms without a byte of a stream after which the client leaves; null when unknown. */

@@ -372,6 +372,7 @@ export class Exchange<
       queueMs: this.queueMs,
       timing: this.timing(),
       explain: this.facts.explain,
+      fromTier: this.facts.fromTier,
     });
   }
 

@@ -83,6 +83,11 @@ export const RESPONSE_HEADERS = [
     help: 'The decision as JSON, 2 KiB at most: candidates with their costs in ms, tokens, cached tokens and the probability `p` of being drawn. Where `router.clients.explain` allows it.',
   },
   {
+    name: 'x-spillway-hint',
+    on: 'routed answers, on request',
+    help: 'From a global router: where the conversation lives, signed. The next turn may bring it along.',
+  },
+  {
     name: 'metadata',
     on: 'embeddings as bytes',
     help: "The engine's own description of the bytes (vLLM's `encoding_format: bytes`).",
@@ -167,6 +172,14 @@ export const REQUEST_HEADERS = [
   {
     name: 'x-stainless-retry-count',
     help: 'Logged, so that retry storms show; a request that comes again may use the room of the queue that is kept for those who were told to.',
+  },
+  {
+    name: 'x-spillway-conversation-id',
+    help: 'What the client calls the conversation, 1 to 256 characters: a global router keeps its turns together by it where their text does not tell. `x-conversation-id`, `x-session-id` and others that clients send by themselves say the same (`global.conversationIds`).',
+  },
+  {
+    name: 'x-spillway-hint',
+    help: '`1` asks a global router for a hint; the one that an answer brought tells any other global router where the conversation lives. One that is forged, expired, another tenant’s or another conversation’s counts for nothing.',
   },
   { name: 'origin', help: 'The page that asks, where `router.clients.cors` is set.' },
   { name: 'expect', help: '`100-continue`: the body is asked for once its headers are accepted.' },

@@ -88,6 +88,8 @@ export interface ListenerOptions {
   readonly routes: readonly Route[];
   /** Pages of other origins that may use the routes for clients; null = none. */
   readonly cors: () => CorsPolicy | null;
+  /** Answers say only what the tier before reads: no names of the request, no date. */
+  readonly bare?: boolean;
   /** True while the router leaves: connections end with their answers, so that clients go elsewhere. */
   readonly leaving: () => boolean;
   /** A request ended without reaching a replica: for log and metrics. */
@@ -114,6 +116,7 @@ const HEAD_TIMEOUT_MS = 60_000;
 const PROBE_AFTER_MS = 60_000;
 /** ms for what was written last to leave, when the listener closes. */
 const LAST_WRITES_MS = 500;
+const NO_HEADERS: Readonly<Record<string, string>> = {};
 
 export async function startHttpListener(options: ListenerOptions): Promise<HttpListener> {
   const refusals = new UnparsedRefusals(options.onUnparsed, options.timers);
@@ -292,10 +295,18 @@ class HttpCall implements Call {
     this.bodyUnasked = expect !== undefined && /^100-continue$/i.test(expect);
     const inside = this.onPath.some(({ audience }) => audience === 'operators');
     this.cors = inside ? null : options.cors();
-    const own = { 'x-request-id': this.clientId ?? this.id, 'x-spillway-request-id': this.id };
     const how = { nowMs: this.arrivedMs, breakOff: lastBytes.breakOff };
-    const all = this.cors === null ? own : { ...own, ...corsHeaders(this.cors, request.headers) };
-    this.reply = new Reply(response, all, how);
+    this.reply = new Reply(response, this.ownHeaders(options.bare === true), how);
+  }
+
+  private ownHeaders(bare: boolean): Readonly<Record<string, string>> {
+    const { id, clientId, cors, request, response } = this;
+    if (bare) {
+      response.sendDate = false;
+      return NO_HEADERS;
+    }
+    const own = { 'x-request-id': clientId ?? id, 'x-spillway-request-id': id };
+    return cors === null ? own : { ...own, ...corsHeaders(cors, request.headers) };
   }
 
   get client(): string | null {

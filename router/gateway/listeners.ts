@@ -36,6 +36,8 @@ export interface ListenerOrder {
   readonly routes: readonly Route[];
   /** Pages of browsers have no business there, whatever the configuration allows them. */
   readonly pageless?: boolean;
+  /** Who asks there is the tier before, which reads little of an answer's head. */
+  readonly bare?: boolean;
 }
 
 export class Listeners<Name extends string> {

@@ -263,6 +263,7 @@ export class RequestDesk<
         arrivedMs: call.arrivedMs,
         readMs,
         explain: this.explains(asked.headers),
+        fromTier: call.tier !== null,
         bodyBytes: request.bytes.length,
         retries: patience.retries,
         silenceMs: patience.silenceMs,

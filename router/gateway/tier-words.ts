@@ -32,6 +32,8 @@ export interface RoutedFacts<Attempt, Decision> {
   readonly timing: string;
   /** The decision goes with the answer. */
   readonly explain: boolean;
+  /** The answer goes to the tier before: what that says itself, or does not read, is left out. */
+  readonly fromTier: boolean;
 }
 
 export interface TierWords<Attempt extends RequestAttempt, Decision extends RoutedDecision> {

@@ -317,6 +317,7 @@ class RegionalRouter implements RunningRouter {
       handshakeFailed: this.tls.failedAt(name),
       door: name === 'tier' ? this.tierDoor() : this.clientDoor(name),
       pageless: name === 'tier',
+      bare: name === 'tier',
       routes,
     });
   }

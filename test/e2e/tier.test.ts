@@ -146,7 +146,7 @@ async function send(port: number | null, context: string | null, body = BODY, di
   });
   const text = await answer.body.text();
   const code = /"code":\s*"(\w+)"/.exec(text)?.[1] ?? null;
-  return { status: answer.statusCode, code, text };
+  return { status: answer.statusCode, code, text, headers: answer.headers };
 }
 
 async function refusals(router: RunningRouter): Promise<Record<string, number>> {
@@ -187,6 +187,19 @@ describe('the tier listener', () => {
       lines.find(({ outcome }) => outcome === 'complete');
     await until(() => served() !== undefined);
     expect(served()).toMatchObject({ client: 'g1', tenant: 'clinic' });
+  });
+
+  test('answers with what the tier before reads, and nothing that it says itself', async () => {
+    const { router } = await region();
+    const { status, headers } = await send(router.tierPort, signed());
+    expect([status, Object.keys(headers).toSorted()]).toEqual([
+      200,
+      [
+        ...['connection', 'content-length', 'content-type', 'keep-alive', 'server-timing'],
+        ...['x-spillway-cached-tokens', 'x-spillway-pool', 'x-spillway-prompt-tokens'],
+        'x-spillway-replica',
+      ],
+    ]);
   });
 
   test('refuses what is not rightly signed: nothing of it reaches an engine, each is counted by its reason', async () => {
