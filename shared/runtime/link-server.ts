@@ -261,7 +261,10 @@ class Links<
     }
     const certificate = peerCertificate(request.socket, this.#options.clock.wallMs());
     const grant = this.#grant(request, remoteAddress, certificate);
-    if (grant.kind === 'refused') return this.#refuse(stream, '401 Unauthorized');
+    if (grant.kind === 'refused') {
+      this.#sayRefused(request.headers.authorization, { remoteAddress, certificate });
+      return this.#refuse(stream, '401 Unauthorized');
+    }
     this.#upgrader.handleUpgrade(request, stream, head, (socket) => {
       const certified = this.#clientAuth() !== 'none' && certificate.kind === 'valid';
       const reachedAt = this.#reachedAt(request.headers.host);
@@ -274,17 +277,34 @@ class Links<
   }
 
   #grant(request: IncomingMessage, remoteAddress: string, certificate: PeerCertificate): LinkGrant {
-    const { rules, log } = this.#options;
+    const { rules } = this.#options;
     const clientAuth = this.#clientAuth();
     const { authorization } = request.headers;
     const presented = { authorization, remoteAddress, certificate };
-    const grant = grantFor({ ...rules(), clientAuth }, presented);
-    if (grant.kind === 'refused' && certificate.kind === 'invalid' && clientAuth !== 'none') {
-      this.#warnOf(certificate.problem, () => {
-        log.warn({ remoteAddress, problem: certificate.problem }, 'link refused: certificate');
-      });
+    return grantFor({ ...rules(), clientAuth }, presented);
+  }
+
+  #sayRefused(
+    authorization: string | undefined,
+    { remoteAddress, certificate }: Pick<Peer, 'remoteAddress'> & { certificate: PeerCertificate },
+  ): void {
+    const { log } = this.#options;
+    const clientAuth = this.#clientAuth();
+    const isCertificate =
+      clientAuth !== 'none' &&
+      (certificate.kind === 'invalid' ||
+        (certificate.kind === 'none' && clientAuth === 'required'));
+    if (isCertificate) {
+      const problem = certificate.kind === 'invalid' ? certificate.problem : 'none was shown';
+      this.#warnOf(problem, () =>
+        log.warn({ remoteAddress, problem }, 'link refused: certificate'),
+      );
+      return;
     }
-    return grant;
+    const problem = authorization === undefined ? 'none was shown' : 'none that counts here';
+    this.#warnOf(`secret ${remoteAddress}`, () => {
+      log.warn({ remoteAddress, problem }, 'link refused: secret');
+    });
   }
 
   /** A child dials again and again: the same words come once a minute. */

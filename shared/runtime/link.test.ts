@@ -84,7 +84,8 @@ describe('who may link', () => {
   });
 
   it('refuses a wrong or missing secret before the WebSocket opens, and says so once', async () => {
-    const { port, hellos, server } = await router({ rules });
+    const here = testRuntime();
+    const { port, hellos, server } = await router({ rules, log: here.log });
     const time = new ManualTime();
     const runtime = testRuntime({ clock: time, timers: time });
     const wrong = agent([url(port)], { secret: 'guess', runtime });
@@ -96,6 +97,10 @@ describe('who may link', () => {
     expect(hellos).toHaveLength(0);
     expect(wrong.up.size + none.up.size).toBe(0);
     expect(runtime.lines.filter((line) => line.msg === 'no link to router')).toHaveLength(1);
+    // One address: once a minute.
+    const said = here.lines.filter((line) => line.msg === 'link refused: secret');
+    expect(said).toMatchObject([{ remoteAddress: '127.0.0.1' }]);
+    expect(JSON.stringify(here.lines)).not.toContain('guess');
   });
 
   it('refuses a pool that the secret may not speak for', async () => {
