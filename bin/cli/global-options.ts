@@ -12,20 +12,19 @@ import { address } from './router-options.ts';
 import { tenancyOptions } from './tenancy-options.ts';
 
 export function globalOptions(config: FleetConfig, global: GlobalConfig): GlobalOptions {
-  const { zone, clients, links, admin, affinitySecret, probes } = global;
+  const { zone, clients, links, admin } = global;
   return {
     zone,
     clients: { ...address(clients.listen), tls: clients.tls },
     links: { ...address(links.listen), tls: links.tls },
     admin: admin === null ? null : { ...address(admin.listen), tls: admin.tls },
-    affinitySecret,
-    probes,
     reloadable: globalReloadable(config, global),
   };
 }
 
 export function globalReloadable(config: FleetConfig, global: GlobalConfig): GlobalReloadable {
-  const { clients, zone, routing, limits } = global;
+  const { clients, zone, routing, limits, conversationIds, probes } = global;
+  const { affinitySecret, affinityOldSecrets } = global;
   return {
     tenancy: tenancyOptions(config, clients.keys, { region: null, zone }),
     tenants: new Map(
@@ -40,6 +39,9 @@ export function globalReloadable(config: FleetConfig, global: GlobalConfig): Glo
     settings: routing,
     limits,
     surface: { cors: clients.cors, explain: clients.explain },
+    conversationIds,
+    affinitySecrets: affinitySecret === null ? [] : [affinitySecret, ...affinityOldSecrets],
+    probes,
   };
 }
 

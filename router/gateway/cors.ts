@@ -7,6 +7,7 @@
 // No cookie is ever used, so credentials are never allowed: keys travel in a header that the page itself sets.
 
 import type { IncomingHttpHeaders } from 'node:http';
+import { CONVERSATION_IDS } from '../../shared/model/conversation-ids.ts';
 import { REQUEST_HEADERS, RESPONSE_HEADERS } from './headers.ts';
 
 export interface CorsPolicy {
@@ -22,12 +23,12 @@ const SENT_HEADERS = [
   'x-api-key',
   'content-type',
   'accept',
-  'x-session-id',
   'tracestate',
   'openai-organization',
   'openai-project',
   'openai-beta',
   'idempotency-key',
+  ...CONVERSATION_IDS.headers,
 ];
 const SENT_FAMILY = 'x-stainless-';
 const ALLOWED = new Set<string>([...SENT_HEADERS, ...REQUEST_HEADERS.map(({ name }) => name)]);

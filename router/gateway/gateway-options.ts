@@ -2,6 +2,7 @@
 
 import type { TlsPaths } from '../../shared/runtime/tls-files.ts';
 import type { ClientAuth } from '../../shared/runtime/tls-server.ts';
+import type { ConversationIdSources } from '../../shared/model/conversation-ids.ts';
 import type { CorsPolicy } from './cors.ts';
 
 export interface Listen {
@@ -56,4 +57,6 @@ export interface GatewayReloadable {
   readonly surface: SurfaceOptions;
   /** ms of silence after which a stream that waits is told that the server is still there. */
   readonly keepAliveAfterMs: number;
+  /** Where clients name their conversations; null: nobody asks. */
+  readonly conversationIds: ConversationIdSources | null;
 }

@@ -10,6 +10,7 @@ import { MAX_CHAINS } from '../../shared/protocol/limits.ts';
 import type { RequestWork } from '../policy/request-work.ts';
 import { API_ROUTES, type ApiRoute } from './api-routes.ts';
 import { isObject, type Canonicaliser, type JsonObject, type PromptInput } from './canonical.ts';
+import { idInBody, type ConversationId } from './conversation-ids.ts';
 import { scanMembers, type MemberSpan } from './json-spans.ts';
 import { POOLING_MEMBERS, poolingPrompts } from './pooling-prompts.ts';
 import { LimitError } from './read-body.ts';
@@ -43,6 +44,7 @@ export const OWNED_MEMBERS: readonly string[] = [
 const OWNED = new Set(OWNED_MEMBERS);
 /** Half of what Node keeps on the heap. */
 const TEXT_PIECE_BYTES = 512 * 1024;
+const UNNAMED: ConversationId = { id: null, tooLong: false };
 
 export interface OpenAiRequest {
   readonly route: ApiRoute;
@@ -64,11 +66,15 @@ export interface OpenAiRequest {
   readonly truncates: boolean;
   /** None where the engine only tokenises. */
   readonly prompts: readonly PromptChain[];
+  /** What its body calls its conversation. */
+  readonly conversation: ConversationId;
 }
 
 export interface ParseContext {
   readonly canonicaliser: Canonicaliser;
   readonly jsonDepth: number;
+  /** Members that name a conversation; null: none is looked at. */
+  readonly idMembers: readonly string[] | null;
   seedOf(model: string): ChainSeed;
 }
 
@@ -94,6 +100,7 @@ export function parseOpenAiRequest(
   refuseRepeated(scan.members);
   const route = given ?? routeByMembers(body);
   const { work } = API_ROUTES[route];
+  const { idMembers } = context;
   const model = readModel(body['model']);
   const generates = work === 'generation';
   const streamOptions = generates ? readStreamOptions(body['stream_options']) : null;
@@ -112,6 +119,7 @@ export function parseOpenAiRequest(
     answers: generates ? answersOf(body['n']) : 1,
     truncates: (body['truncate_prompt_tokens'] ?? body['max_tokens_per_doc'] ?? null) !== null,
     prompts: readPrompts(route, body, context, context.seedOf(model)),
+    conversation: idMembers === null ? UNNAMED : idInBody({ members: idMembers }, body),
   };
 }
 

@@ -12,6 +12,7 @@ import { AnswerRoom } from './answer-room.ts';
 import { BodyBudget, type BodyHold } from './body-budget.ts';
 import type { Canonicaliser } from './canonical.ts';
 import { apiRouteNamed, type ApiRoute } from './api-routes.ts';
+import { conversationIdOf, hintOf } from './conversation-ids.ts';
 import { passedUpstream, wantsExplain } from './headers.ts';
 import { clientPatience } from './patience.ts';
 import { parseOpenAiRequest, type OpenAiRequest } from './openai-request.ts';
@@ -47,6 +48,8 @@ export interface DeskDeps<Attempt extends RequestAttempt, Decision extends Route
 
 /** A smaller body takes far less than a millisecond. */
 const LARGE_BODY_BYTES = 64 * 1024;
+
+const NO_NAMES = {};
 
 /** What is known of a request beside its body. */
 interface Asking extends Pick<Explainable, 'id' | 'headers'> {
@@ -233,6 +236,7 @@ export class RequestDesk<
     const request = parseOpenAiRequest(route, bytes, {
       canonicaliser: this.deps.canonicaliser,
       jsonDepth: limits.jsonDepth,
+      idMembers: this.reloadable.conversationIds?.members ?? null,
       seedOf: (model) => ({ saltGroup, lora: this.deps.words.loraOf(model) }),
     });
     if (mayUse(tenant, request.model)) return request;
@@ -307,6 +311,24 @@ export class RequestDesk<
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
       ...(tier === null ? {} : { tier: factsOf(tier.context) }),
+      ...this.namesOf(headers, request),
+    };
+  }
+
+  /** What the client says of its conversation beside the text. */
+  private namesOf(
+    headers: Asking['headers'],
+    { conversation }: OpenAiRequest,
+  ): Pick<RouteRequest, 'conversationId' | 'hint'> {
+    const { conversationIds } = this.reloadable;
+    if (conversationIds === null) return NO_NAMES;
+    const { id, tooLong } = conversationIdOf(conversationIds, headers, conversation);
+    if (tooLong) this.deps.metrics.add('limit_hits_total', { limit: 'conversation_id' });
+    const hint = hintOf(headers);
+    if (id === null && hint === null) return NO_NAMES;
+    return {
+      ...(id === null ? {} : { conversationId: id }),
+      ...(hint === null ? {} : { hint }),
     };
   }
 
@@ -358,6 +380,6 @@ export class RequestDesk<
 }
 
 function factsOf(context: TierContext): TierFacts {
-  const { from, seq, conversation, away, awayForMs, zones } = context;
-  return { from, seq, conversation, away, awayForMs, zones };
+  const { from, seq, conversation, byId = null, away, awayForMs, zones } = context;
+  return { from, seq, conversation, byId, away, awayForMs, zones };
 }

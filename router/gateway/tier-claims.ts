@@ -28,6 +28,8 @@ export interface TierClaims {
     readonly fallback: readonly string[];
   } | null;
   readonly conversation: string | null;
+  /** Absent: none, or a global router before there were any. */
+  readonly byId?: string | undefined;
   readonly away: boolean;
   readonly awayForMs: number;
   readonly zones: readonly string[] | null;
@@ -38,7 +40,7 @@ export interface TierClaims {
 export function tierClaims(value: unknown): TierClaims | null {
   if (!isRecord(value)) return null;
   const { aud, iat, exp, jti, method, path, body, from, seq, tenant, salt } = value;
-  const { conversation, away, awayForMs, zones, deadlineInMs } = value;
+  const { conversation, byId, away, awayForMs, zones, deadlineInMs } = value;
   if (!isText(aud) || !isText(method) || !isText(path) || !isText(body) || !isText(salt))
     return null;
   if (!isName(jti) || !isName(from) || !isName(tenant)) return null;
@@ -46,8 +48,8 @@ export function tierClaims(value: unknown): TierClaims | null {
   if (!Number.isSafeInteger(seq) || (seq as number) < 0) return null;
   if (!isFigure(awayForMs) || awayForMs < 0 || awayForMs > AWAY_FOR_MAX_MS) return null;
   if (deadlineInMs !== null && !isFigure(deadlineInMs)) return null;
-  if (conversation !== null && !(isName(conversation) && conversation.length <= MAX_KEY))
-    return null;
+  if (conversation !== null && !isKey(conversation)) return null;
+  if (byId !== undefined && !isKey(byId)) return null;
   if (zones !== null && !(isTexts(zones) && zones.length <= ZONES_MAX)) return null;
   const residency = residencyOf(value['residency']);
   if (residency === undefined) return null;
@@ -65,6 +67,7 @@ export function tierClaims(value: unknown): TierClaims | null {
     salt,
     residency,
     conversation,
+    byId,
     away,
     awayForMs,
     zones,
@@ -90,6 +93,10 @@ function isText(value: unknown): value is string {
 
 function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
+}
+
+function isKey(value: unknown): value is string {
+  return isName(value) && value.length <= MAX_KEY;
 }
 
 function isFigure(value: unknown): value is number {

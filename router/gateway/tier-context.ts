@@ -35,6 +35,8 @@ export interface TierContext {
   } | null;
   /** The conversation after this turn, without content; null: not to be remembered. */
   readonly conversation: string | null;
+  /** The same by its client's id, one for all of its turns. Absent or null: it has none. */
+  readonly byId?: string | null;
   /** It is served away from home. */
   readonly away: boolean;
   /** For so long already, ms; 0 where it is not, or comes here now. */
@@ -107,6 +109,7 @@ export function signContext(
     salt: context.saltGroup,
     residency: context.residency,
     conversation: context.conversation,
+    byId: context.byId ?? undefined,
     away: context.away,
     awayForMs: context.awayForMs,
     zones: context.zones,
@@ -151,6 +154,7 @@ export class ContextDoor {
       saltGroup: claims.salt,
       residency: claims.residency,
       conversation: claims.conversation,
+      byId: claims.byId ?? null,
       away: claims.away,
       awayForMs: claims.awayForMs,
       zones: claims.zones,

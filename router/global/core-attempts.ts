@@ -3,10 +3,11 @@
 import { leaseIdOf } from '../../shared/model/ids.ts';
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
 import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
-import type { GlobalAttempt, TenantFacts } from './events.ts';
+import type { GlobalAttempt, HintedTimes, TenantFacts } from './events.ts';
+import { chainOf, idKeyOf } from './core-conversation.ts';
 import { noteSend } from './core-regions.ts';
 import type { ConversationTurn, GlobalState, LeaseState, RequestState } from './core-state.ts';
-import { chainOf, type Place, type Weighing } from './core-weigh.ts';
+import type { Place, Weighing } from './core-weigh.ts';
 
 export interface Opening {
   readonly decision: GlobalDecision;
@@ -19,6 +20,7 @@ export function openAttempt(state: GlobalState, request: RequestState, opening: 
   const { region, pool, prefillMs } = place;
   const isLight = request.request.work === 'light';
   request.attempts += 1;
+  request.promisedTokens = promisedTokens(opening);
   const id = leaseIdOf(request.request.id, request.attempts);
   const seq = noteSend(state, pool, isLight ? 0 : prefillMs);
   const deadlines = deadlinesOf(state, request, place);
@@ -75,6 +77,8 @@ function attemptOf(
     residency: tenant.residency,
     zones: zonesOf(state, tenant),
     conversation: conversation?.key ?? null,
+    byId: conversation?.idKey ?? null,
+    hint: request.request.hint === undefined ? null : hintedTimes(state, conversation),
     away,
     awayForMs: away ? Math.max(0, state.nowMs - sinceMs) : 0,
     deadlineInMs: clientLeftMs(state, request),
@@ -93,10 +97,12 @@ export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: 
   lease.pool.own.seen(lease.seq);
   const turn = lease.conversation;
   if (turn === null) return;
-  const { key, promptTokens, sinceMs, movedMs } = turn;
+  const { key, idKey, promptTokens, sinceMs, movedMs } = turn;
   const tokens = promptTokens + answerTokens;
   const region = lease.region.id;
-  state.memory.noted(key, { region, tokens, atMs: state.nowMs, sinceMs, movedMs }, state.settings);
+  const dwelling = { region, tokens, atMs: state.nowMs, sinceMs, movedMs };
+  state.memory.noted(key, dwelling, state.settings);
+  if (idKey !== null) state.memory.noted(idKey, dwelling, state.settings);
 }
 
 export function closeLease(state: GlobalState, lease: LeaseState): void {
@@ -153,6 +159,21 @@ function deadlinesOf(state: GlobalState, request: RequestState, place: Place) {
   );
 }
 
+function hintedTimes(state: GlobalState, turn: ConversationTurn | null): HintedTimes | null {
+  if (turn === null) return null;
+  const { sinceMs, movedMs } = turn;
+  return {
+    sinceAgoMs: Math.max(0, state.nowMs - sinceMs),
+    movedAgoMs: movedMs === null ? null : Math.max(0, state.nowMs - movedMs),
+  };
+}
+
+/** Of its history, as its id tells it where its text does not. */
+function promisedTokens({ place, weighing }: Opening): number | null {
+  const { byId, promptTokens } = weighing;
+  return byId?.region === place.region.id ? Math.min(byId.tokens, promptTokens) : null;
+}
+
 /** Of the regions that its tenant is bound to; null where it is bound to none. */
 function zonesOf(state: GlobalState, { residency }: TenantFacts): readonly string[] | null {
   if (residency === null) return null;
@@ -178,6 +199,7 @@ function turnOf(
   const movedNow = decision.kind === 'spill' ? state.nowMs : null;
   return {
     key,
+    idKey: idKeyOf(request),
     promptTokens,
     sinceMs: stays ? lives.sinceMs : state.nowMs,
     movedMs: stays ? lives.movedMs : movedNow,

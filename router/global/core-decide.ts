@@ -51,7 +51,7 @@ export function decide(
 }
 
 export function bare(kind: GlobalDecisionKind, reason: GlobalDecisionReason): GlobalDecision {
-  return { kind, reason, region: null, pool: null, candidates: [] };
+  return { kind, reason, region: null, pool: null, conversation: null, candidates: [] };
 }
 
 function without(kind: GlobalDecisionKind, reason: GlobalDecisionReason): Verdict {
@@ -89,12 +89,14 @@ class Rules {
   verdict(): Verdict {
     const outcome = this.#outcome();
     const { chosen, kind, reason } = outcome;
+    const { conversation } = this.#weighing;
     const shows = this.#random === null || this.#request.request.explain === true;
     const decision: GlobalDecision = {
       kind,
       reason,
       region: chosen?.region.id ?? null,
       pool: chosen?.pool.id ?? null,
+      conversation: conversation.kind === 'lives' ? conversation.by : conversation.kind,
       candidates: shows ? this.#candidates() : [],
     };
     const { gate = null, againMs = null } = outcome;

@@ -5,11 +5,11 @@ import type { Usage } from '../../shared/protocol/messages.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import { pauseUntilMs } from '../policy/pause.ts';
 import { closeLease, noteServed } from './core-attempts.ts';
+import { chainOf } from './core-conversation.ts';
 import { bare } from './core-decide.ts';
 import { failedAt, unreachable } from './core-regions.ts';
 import { finish, forget, place } from './core-requests.ts';
 import type { Failure, GlobalState, LeaseState, RequestState } from './core-state.ts';
-import { chainOf } from './core-weigh.ts';
 
 const FIRST_TOKEN_LATE = 'first_token_timeout';
 /** Weight of one answer in what is learned. */
@@ -101,6 +101,10 @@ function learn(state: GlobalState, request: RequestState, usage: Usage): void {
   if (earlier > 0 && usage.cachedTokens !== null) {
     const cached = usage.cachedTokens / Math.max(1, usage.promptTokens);
     state.matched.note(asked.tenant, cached >= MATCHED_RATIO * earlier);
+  }
+  if (request.promisedTokens !== null && usage.cachedTokens !== null) {
+    const promised = Math.min(request.promisedTokens, usage.promptTokens);
+    state.matchedById.note(asked.tenant, usage.cachedTokens >= MATCHED_RATIO * promised);
   }
 }
 

@@ -23,6 +23,16 @@ export function arrive(state: GlobalState, request: RouteRequest): void {
   const entered = enter(state, request);
   state.requests.set(request.id, entered);
   place(state, entered);
+  noteNamed(state, entered);
+}
+
+/** Once: what came of what it said of its conversation. */
+function noteNamed(state: GlobalState, { named }: RequestState): void {
+  if (named === null) return;
+  const { crowded, hint, paceKey } = named;
+  if (crowded) state.limit('crowded_conversation_id');
+  if (hint !== null) state.emit({ kind: 'hinted', result: hint });
+  if (paceKey !== null) state.pace.note(paceKey, state.nowMs, state.settings.affinityMax);
 }
 
 export function enter(state: GlobalState, request: RouteRequest): RequestState {
@@ -38,6 +48,8 @@ export function enter(state: GlobalState, request: RouteRequest): RequestState {
     againMs: null,
     gone: false,
     failure: null,
+    named: null,
+    promisedTokens: null,
   };
 }
 

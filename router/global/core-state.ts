@@ -26,7 +26,10 @@ import { RegionRtt } from '../policy/rtt.ts';
 import { CreditPurse } from '../policy/spill-credit.ts';
 import { SpillFlow } from '../policy/spill-demand.ts';
 import { SpillGate } from '../policy/spill-gate.ts';
+import { TurnPace } from '../policy/turn-pace.ts';
+import type { Named } from './core-conversation.ts';
 import type {
+  ConversationHints,
   ConversationKeys,
   GlobalCoreConfig,
   GlobalEffect,
@@ -40,9 +43,10 @@ export interface GlobalCoreDeps {
   readonly software: string;
   readonly config: GlobalCoreConfig;
   readonly random: Random;
-  /** ms since 1970, for the welcome only. */
+  /** ms since 1970, for the welcome and for hints. */
   readonly wallMs: () => number;
   readonly keys: ConversationKeys;
+  readonly hints: ConversationHints;
 }
 
 export interface RegionState {
@@ -118,6 +122,10 @@ export interface RequestState {
   againMs: number | null;
   gone: boolean;
   failure: Failure | null;
+  /** What it says of its conversation beside its text; null: not looked at yet. */
+  named: Named | null;
+  /** Tokens that its id alone says are in the cache of the region that it was sent to; null: it says nothing of that one. */
+  promisedTokens: number | null;
 }
 
 export interface LeaseState {
@@ -140,6 +148,8 @@ export interface LeaseState {
 /** What is remembered of a turn once a region has begun to answer it. */
 export interface ConversationTurn {
   readonly key: string;
+  /** By its client's id; null: it has none that counts. */
+  readonly idKey: string | null;
   readonly promptTokens: number;
   readonly sinceMs: number;
   readonly movedMs: number | null;
@@ -155,6 +165,9 @@ export class GlobalState {
   readonly leases = new Map<LeaseId, LeaseState>();
   readonly memory = new ConversationMemory();
   readonly matched = new MatchedShare();
+  /** Of prompts whose place their ids alone told: how many were found there. */
+  readonly matchedById = new MatchedShare();
+  readonly pace = new TurnPace();
   readonly budget = new RetryBudget();
   /** Requests that wait, in their order of arrival. */
   readonly queue = new Map<RequestId, RequestState>();

@@ -2,7 +2,7 @@
 
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
-import { TURNS_LOOKED_UP, type Dwelling } from '../policy/affinity.ts';
+import type { Dwelling } from '../policy/affinity.ts';
 import { estimateTtft, keptTokens, type TtftEstimate } from '../policy/region-estimate.ts';
 import {
   filterRegions,
@@ -14,6 +14,7 @@ import {
 } from '../policy/region-filter.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { ASSUMED_BYTES_PER_TOKEN, ASSUMED_PART_TOKENS } from '../policy/tokens.ts';
+import { chainOf, conversationOf, type Conversation } from './core-conversation.ts';
 import type { TenantFacts } from './events.ts';
 import { isLeaving, isSeen, queueMs } from './core-regions.ts';
 import type { GlobalState, RegionPool, RegionState, RequestState } from './core-state.ts';
@@ -49,22 +50,15 @@ export interface Weighing {
   /** The nearest by rules alone: what is served elsewhere while that one is out is away from home. */
   readonly homeByRule: RegionState | null;
   readonly conversation: Conversation;
+  /** Where its id alone says that it lives, heeded or not; null: nowhere, or its text says it. */
+  readonly byId: Dwelling | null;
   readonly promptTokens: number;
 }
-
-export type Conversation =
-  /** It has no earlier turn, or none that would be one. */
-  | { readonly kind: 'new' }
-  | { readonly kind: 'lives'; readonly dwelling: Dwelling }
-  /** Nobody knows where it lives, so it lives at home. */
-  | { readonly kind: 'unknown' }
-  /** It takes nothing of an engine's time: there is no queue to keep it out of. */
-  | { readonly kind: 'none' };
 
 export function weigh(state: GlobalState, request: RequestState, tenant: TenantFacts): Weighing {
   const asked = request.request;
   const filtered = filter(state, request, tenant);
-  const conversation = conversationOf(state, asked);
+  const { conversation, byId } = conversationOf(state, request);
   const promptTokens = tokensOf(state, asked);
   const size = { promptTokens, expectedTokens: promptTokens + answerTokens(state, asked) };
   const places = filtered.eligible.flatMap((id) => {
@@ -75,7 +69,7 @@ export function weigh(state: GlobalState, request: RequestState, tenant: TenantF
   });
   const home = nearest(places);
   const homeByRule = isOut(filtered) ? ruledHome(state, request, tenant) : (home?.region ?? null);
-  return { tenant, filtered, places, home, homeByRule, conversation, promptTokens };
+  return { tenant, filtered, places, home, homeByRule, conversation, byId, promptTokens };
 }
 
 /** The pool of a region that serves the model: the one with most ready replicas. */
@@ -99,12 +93,6 @@ export function tokensOf(state: GlobalState, asked: RouteRequest): number {
   let tokens = 0;
   for (const chain of asked.prompts) tokens += chainTokens(chain, perToken);
   return Math.max(1, Math.round(tokens));
-}
-
-/** The one conversation of a request; null where it has none. */
-export function chainOf(asked: RouteRequest): PromptChain | null {
-  if ((asked.work ?? 'generation') !== 'generation' || asked.prompts.length !== 1) return null;
-  return asked.prompts[0] ?? null;
 }
 
 /**
@@ -182,21 +170,6 @@ function viewFor(state: GlobalState, region: RegionState, request: RequestState)
   };
 }
 
-function conversationOf(state: GlobalState, asked: RouteRequest): Conversation {
-  if (asked.work === 'light') return { kind: 'none' };
-  const turnEnds = chainOf(asked)?.turnEnds ?? [];
-  if (turnEnds.length === 0) return { kind: 'new' };
-  const { keys } = state.deps;
-  const last = turnEnds.length - 1;
-  for (let k = last; k >= 0 && k > last - TURNS_LOOKED_UP; k -= 1) {
-    const key = keys.keyOf(asked.tenant, turnEnds[k] as PromptChain['end']);
-    const dwelling = state.memory.find(key, state.settings, state.nowMs);
-    if (dwelling !== null) return { kind: 'lives', dwelling };
-  }
-  const share = state.matched.of(asked.tenant);
-  return { kind: share < state.settings.affinityMatchedRatio ? 'new' : 'unknown' };
-}
-
 interface PlaceInput {
   readonly request: RequestState;
   readonly asked: RouteRequest;
@@ -245,7 +218,7 @@ function cachedIn(state: GlobalState, input: PlaceInput): number {
   const { tokens, atMs } = conversation.dwelling;
   const history = Math.min(tokens, size.promptTokens - 1);
   const kept = keptTokens(history, state.nowMs - atMs, pool.sight?.kvLifetimeMs ?? null);
-  return Math.round(kept);
+  return Math.round(conversation.byText ? kept : kept * state.matchedById.of(asked.tenant));
 }
 
 function pauseOf({ nowMs }: GlobalState, pool: RegionPool, request: RequestState): number | null {

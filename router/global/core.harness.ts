@@ -11,6 +11,7 @@ import type {
 } from '../../shared/model/ids.ts';
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
 import type { PromptChain, TurnEnd } from '../../shared/model/prompt.ts';
+import { PlacementHints } from '../../shared/lib/placement-hint.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import type {
   RegionChildMessage,
@@ -49,8 +50,13 @@ export const FLAT: CostCurve = {
 
 /** Readable, so that a test can say what it expects. */
 export const PLAIN_KEYS: ConversationKeys = {
+  generations: 1,
   keyOf: (tenant, { hashLow, offset }) => `${tenant}/${hashLow}@${offset}`,
+  keyOfId: ({ tenant, model, id }) => `${tenant}/${model}#${id}`,
 };
+/** Of the fleet that a rig belongs to. */
+export const RIG_HINTS = new PlacementHints('a secret of the rig');
+export const RIG_WALL_MS = 1_000_000;
 
 export function regionOf(id: string, more: Partial<RegionConfig> = {}): RegionConfig {
   return {
@@ -152,8 +158,9 @@ export class GlobalRig {
       software: 'test',
       config: this.config,
       random: seededRandom(options.seed ?? 1),
-      wallMs: () => 1_000_000,
+      wallMs: () => RIG_WALL_MS,
       keys: options.keys ?? PLAIN_KEYS,
+      hints: RIG_HINTS,
     });
   }
 

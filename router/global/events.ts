@@ -5,6 +5,8 @@ import type { GlobalDecision } from '../../shared/model/global-decision.ts';
 import type { GlobalSettings } from '../../shared/model/global-settings.ts';
 import type { LinkId, PoolId, RegionId } from '../../shared/model/ids.ts';
 import type { TurnEnd } from '../../shared/model/prompt.ts';
+import type { NamedConversation } from '../../shared/lib/conversation-key.ts';
+import type { HintVerdict } from '../../shared/lib/placement-hint.ts';
 import type { CloseReason } from '../../shared/protocol/messages.ts';
 import type {
   RegionChildMessage,
@@ -14,6 +16,7 @@ import type {
 import type { RttOver } from '../policy/rtt.ts';
 import type { Residency, RolloutMode } from '../policy/region-filter.ts';
 import type { RequestAttempt, RequestEffect, RequestEvent } from '../policy/request-events.ts';
+import type { HintResult } from './core-conversation.ts';
 
 /** One try in one region. `url` is the base URL of its tier port. What the signed context says of it is here. */
 export interface GlobalAttempt extends RequestAttempt {
@@ -29,6 +32,10 @@ export interface GlobalAttempt extends RequestAttempt {
   readonly zones: readonly string[] | null;
   /** The conversation after this turn; null: not to be remembered. */
   readonly conversation: string | null;
+  /** The same by its client's id; null: it has none that counts. */
+  readonly byId: string | null;
+  /** For the hint that its client asks for; null: it asks for none. */
+  readonly hint: HintedTimes | null;
   /** It is served away from home. */
   readonly away: boolean;
   /** For how long its conversation has been away already, ms; 0 where it comes there now. */
@@ -41,6 +48,14 @@ export interface GlobalAttempt extends RequestAttempt {
   readonly prefillMs: number | null;
   readonly predictedPromptTokens: number;
   readonly predictedCachedTokens: number;
+}
+
+/** Of a conversation in the region of its attempt. */
+export interface HintedTimes {
+  /** Since when it lives there, ms ago. */
+  readonly sinceAgoMs: number;
+  /** When it last moved for load, ms ago; null: never, as far as is known. */
+  readonly movedAgoMs: number | null;
 }
 
 export type GlobalEvent =
@@ -88,7 +103,9 @@ export type RegionProbe =
 export type GlobalEffect =
   | RequestEffect<GlobalAttempt, GlobalDecision>
   | { readonly kind: 'send'; readonly link: LinkId; readonly message: RegionParentMessage }
-  | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason };
+  | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
+  /** For metrics: what came of a hint that a client brought. */
+  | { readonly kind: 'hinted'; readonly result: HintResult };
 
 /** A region as the global router's own configuration says it is. */
 export interface RegionConfig {
@@ -125,5 +142,17 @@ export interface GlobalCoreConfig {
 
 /** Names a conversation without its content. The same in every global router. */
 export interface ConversationKeys {
-  keyOf(tenant: string, end: TurnEnd): string;
+  /** Secrets by which keys may have been made; the first, 0, makes them. */
+  readonly generations: number;
+  keyOf(tenant: string, end: TurnEnd, generation?: number): string;
+  keyOfId(named: NamedConversation, generation?: number): string;
+}
+
+/** Reads what another global router has signed. */
+export interface ConversationHints {
+  open(
+    token: string,
+    tenant: string,
+    at: { readonly wallMs: number; readonly lifeMs: number },
+  ): HintVerdict;
 }

@@ -1,10 +1,12 @@
 // What a global router measures. The table makes the instruments, `/metrics` and the reference page.
 
 import { ERROR_CODES } from '../../shared/errors.ts';
+import { CONVERSATION_SIGHTS } from '../../shared/model/global-decision.ts';
 import { LIMITS } from '../../shared/model/limit.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
 import { REFUSED_CREDENTIALS } from '../gateway/client-door.ts';
 import { ABORT_STAGES } from '../gateway/request-log.ts';
+import { HINT_RESULTS } from './core-conversation.ts';
 
 /** Requests through both tiers are counted in both: the prefix keeps them apart. */
 export const METRICS_PREFIX = 'spillway_global_';
@@ -233,6 +235,20 @@ export const METRICS = [
     type: 'gauge',
     help: 'Conversations whose place is known: `own` of this router, `away` as regions tell.',
     labels: ['known'],
+  },
+  {
+    name: 'conversations_placed_total',
+    type: 'counter',
+    help: 'Requests by what was known of their conversation at their first attempt: it is `new`, `unknown` to everybody, found by its `text`, its `id` or a `hint`, or there is `none`.',
+    labels: ['known'],
+    values: CONVERSATION_SIGHTS,
+  },
+  {
+    name: 'hints_total',
+    type: 'counter',
+    help: 'Hints that clients brought, by what came of them.',
+    labels: ['result'],
+    values: HINT_RESULTS,
   },
   {
     name: 'region_seen',

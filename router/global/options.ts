@@ -1,6 +1,7 @@
 // What a global router process is told. Flags, environment and fleet.yaml all become this. Everything in `reloadable` is
 // swapped at once with a new configuration generation; the rest needs a restart.
 
+import type { ConversationIdSources } from '../../shared/model/conversation-ids.ts';
 import type { GlobalSettings } from '../../shared/model/global-settings.ts';
 import type { GatewayLimits, Listen, PeerTls, SurfaceOptions } from '../gateway/gateway-options.ts';
 import type { TenancyOptions } from '../gateway/tenants.ts';
@@ -34,6 +35,11 @@ export interface GlobalReloadable {
   readonly settings: GlobalSettings;
   readonly limits: GatewayLimits;
   readonly surface: SurfaceOptions;
+  readonly conversationIds: ConversationIdSources;
+  /** Of the keys by which conversations are known, and of hints: the first makes them. None: one is made, and nothing of before is known. */
+  readonly affinitySecrets: readonly string[];
+  /** Null: none. */
+  readonly probes: ProbeOptions | null;
 }
 
 export interface GlobalOptions {
@@ -44,9 +50,5 @@ export interface GlobalOptions {
   readonly links: Listen;
   /** `/metrics`, `/status`, `/readyz`, explain; null = on the client listener. */
   readonly admin: Listen | null;
-  /** Of the keys by which conversations are known; null: one is made, and none is known after a restart. */
-  readonly affinitySecret: string | null;
-  /** Null: none. */
-  readonly probes: ProbeOptions | null;
   readonly reloadable: GlobalReloadable;
 }

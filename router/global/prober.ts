@@ -28,14 +28,15 @@ export interface ProberDeps {
   readonly runtime: RoleRuntime;
   readonly routerId: RouterId;
   readonly metrics: Metrics<MetricName>;
-  readonly options: ProbeOptions;
+  /** Of the generation that runs; null: no region is probed. */
+  readonly options: () => ProbeOptions | null;
   readonly connections: RegionConnections;
   readonly regions: () => readonly RegionOptions[];
   readonly modelsOf: (region: RegionId) => ReadonlyMap<string, number | null>;
   readonly post: (event: GlobalEvent) => void;
 }
 
-const LOOK_MS = 1_000;
+const LOOK_MS = 250;
 const TOKENS = 24;
 const MAX_EVENT_BYTES = 64 * 1024;
 const MAX_ANSWER_BYTES = 256 * 1024;
@@ -52,10 +53,26 @@ const WAYS: readonly (readonly [string, object])[] = [
 const NOT_OFFERED: readonly number[] = [400, 404, 405, 501];
 
 interface Probed {
-  dueMs: number;
+  /** When the last one began. */
+  beganMs: number;
+  /** Of the interval, until the next: routers that were started together do not stay together. */
+  spread: number;
   running: boolean;
   heldBack: boolean | null;
 }
+
+/** One, by the options of when it began. */
+interface Probe {
+  readonly model: string;
+  readonly options: ProbeOptions;
+}
+
+const UNPROBED: Readonly<Probed> = {
+  beganMs: Number.NEGATIVE_INFINITY,
+  spread: 1,
+  running: false,
+  heldBack: null,
+};
 
 /** What came of one: null where nothing of the kind is offered. */
 type Outcome = RegionProbe | null;
@@ -70,7 +87,7 @@ export class RegionProber {
   constructor(deps: ProberDeps) {
     this.deps = deps;
     const { timers } = deps.runtime;
-    this.stop = timers.every(Math.min(LOOK_MS, deps.options.intervalMs), () => this.look());
+    this.stop = timers.every(LOOK_MS, () => this.look());
   }
 
   close(): void {
@@ -79,22 +96,24 @@ export class RegionProber {
   }
 
   private look(): void {
-    const { runtime, options } = this.deps;
+    const { runtime } = this.deps;
+    const options = this.deps.options();
     const nowMs = runtime.clock.nowMs();
     const regions = this.deps.regions();
     for (const id of this.probed.keys()) {
       if (!regions.some((region) => region.id === id)) this.probed.delete(id);
     }
+    if (options === null) return;
     for (const region of regions) {
-      const state = this.probed.get(region.id) ?? { dueMs: 0, running: false, heldBack: null };
+      const state = this.probed.get(region.id) ?? { ...UNPROBED };
       this.probed.set(region.id, state);
       const [model] = this.deps.modelsOf(region.id).keys();
-      if (state.running || nowMs < state.dueMs || region.rollout === 'off') continue;
-      if (model === undefined) continue;
-      // Routers that were started together do not stay together.
-      state.dueMs = nowMs + options.intervalMs * (0.9 + 0.2 * runtime.random.next());
+      const isDue = nowMs >= state.beganMs + options.intervalMs * state.spread;
+      if (state.running || !isDue || region.rollout === 'off' || model === undefined) continue;
+      state.beganMs = nowMs;
+      state.spread = 0.9 + 0.2 * runtime.random.next();
       state.running = true;
-      void this.probe(region, model).then((outcome) => {
+      void this.probe(region, { model, options }).then((outcome) => {
         state.running = false;
         this.deps.connections.look(region.id);
         if (outcome !== null) this.tell(region.id, state, outcome);
@@ -121,14 +140,11 @@ export class RegionProber {
   }
 
   /** Never rejects. */
-  private async probe(region: RegionOptions, model: string): Promise<Outcome> {
-    const signal = AbortSignal.any([
-      AbortSignal.timeout(this.deps.options.timeoutMs),
-      this.ended.signal,
-    ]);
+  private async probe(region: RegionOptions, { model, options }: Probe): Promise<Outcome> {
+    const signal = AbortSignal.any([AbortSignal.timeout(options.timeoutMs), this.ended.signal]);
     try {
       for (const [path, body] of WAYS) {
-        const outcome = await this.ask(region, { path, body: { model, ...body }, signal });
+        const outcome = await this.ask(region, { path, body: { model, ...body }, signal, options });
         if (outcome !== null) return outcome;
       }
       return null;
@@ -140,7 +156,12 @@ export class RegionProber {
 
   private async ask(
     region: RegionOptions,
-    what: { readonly path: string; readonly body: object; readonly signal: AbortSignal },
+    what: {
+      readonly path: string;
+      readonly body: object;
+      readonly signal: AbortSignal;
+      readonly options: ProbeOptions;
+    },
   ): Promise<Outcome> {
     const { clock } = this.deps.runtime;
     const pool = this.deps.connections.poolOf(region.id);
@@ -150,7 +171,7 @@ export class RegionProber {
     const answer = await pool.request({
       path: what.path,
       method: 'POST',
-      headers: this.headers(region, what.path, body),
+      headers: this.headers(region, { ...what, body }),
       body,
       signal: what.signal,
     });
@@ -161,17 +182,24 @@ export class RegionProber {
       if (NOT_OFFERED.includes(statusCode)) return null;
       return { kind: 'failed', detail: `status ${statusCode}` };
     }
-    return this.read(answer, sentMs);
+    return this.read(answer, { sentMs, gapMs: what.options.gapMs });
   }
 
-  private headers(region: RegionOptions, path: string, body: Buffer): Record<string, string> {
+  private headers(
+    region: RegionOptions,
+    {
+      path,
+      body,
+      options,
+    }: { readonly path: string; readonly body: Buffer; readonly options: ProbeOptions },
+  ): Record<string, string> {
     const { routerId, runtime } = this.deps;
     this.sent += 1;
     const attempt = `probe-${routerId}-${this.sent}` as LeaseId;
     const context = {
       ...{ attempt, from: routerId, seq: 0, tenant: TENANT, saltGroup: TENANT, residency: null },
       ...{ conversation: null, away: false, awayForMs: 0, zones: null },
-      deadlineInMs: this.deps.options.timeoutMs,
+      deadlineInMs: options.timeoutMs,
     };
     const to = { region: region.id, key: region.tierKey, bound: { method: 'POST', path, body } };
     return {
@@ -181,7 +209,10 @@ export class RegionProber {
     };
   }
 
-  private async read({ headers, body }: Dispatcher.ResponseData, sentMs: number): Promise<Outcome> {
+  private async read(
+    { headers, body }: Dispatcher.ResponseData,
+    { sentMs, gapMs }: { readonly sentMs: number; readonly gapMs: number },
+  ): Promise<Outcome> {
     const { clock } = this.deps.runtime;
     const scan = new EventScan(false, MAX_EVENT_BYTES);
     const arrivals: number[] = [];
@@ -198,7 +229,7 @@ export class RegionProber {
     if (first === undefined || !scan.done) return { kind: 'failed', detail: 'a cut stream' };
     const ttftMs = first - sentMs;
     const buffered = isHeldBack(arrivals, {
-      gapMs: this.deps.options.gapMs,
+      gapMs,
       lateMs: ttftMs - regionTtftMs(headers['server-timing']),
     });
     return { kind: 'good', ttftMs, buffered };

@@ -70,10 +70,10 @@ export function regionOrder(
 
 function contextOf(attempt: GlobalAttempt, from: RouterId): TierContext {
   const { lease, seq, tenant, saltGroup, residency, zones } = attempt;
-  const { conversation, away, awayForMs, deadlineInMs } = attempt;
+  const { conversation, byId, away, awayForMs, deadlineInMs } = attempt;
   return {
     attempt: lease,
     ...{ from, seq, tenant, saltGroup, residency, zones },
-    ...{ conversation, away, awayForMs, deadlineInMs },
+    ...{ conversation, byId, away, awayForMs, deadlineInMs },
   };
 }

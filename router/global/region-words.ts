@@ -1,21 +1,27 @@
 // What a global router says of an attempt: the region and pool it went to, and what was estimated of it.
 
 import type { GlobalDecision, RegionCandidate } from '../../shared/model/global-decision.ts';
+import type { PlacementHints } from '../../shared/lib/placement-hint.ts';
 import type { LabelValues } from '../../shared/runtime/metrics.ts';
+import { HINT_HEADER } from '../gateway/conversation-ids.ts';
 import { fitting, tenth } from '../gateway/explain-header.ts';
 import type { AnswerHeaders } from '../gateway/reply.ts';
 import type { Outgoing, RoutedFacts, TierWords } from '../gateway/tier-words.ts';
 import type { UpstreamOrder } from '../gateway/upstream.ts';
-import type { GlobalAttempt } from './events.ts';
+import type { GlobalAttempt, HintedTimes } from './events.ts';
 import { regionOrder, type RegionOrderDeps } from './region-order.ts';
 
 export const NOWHERE: LabelValues = { region: 'none', pool: 'none' };
 
+export interface RegionWordsDeps extends RegionOrderDeps {
+  readonly hints: Pick<PlacementHints, 'sign'>;
+}
+
 export class RegionWords implements TierWords<GlobalAttempt, GlobalDecision> {
   readonly interrupted = 'The region failed while it was answering; the answer is incomplete.';
-  private readonly deps: RegionOrderDeps;
+  private readonly deps: RegionWordsDeps;
 
-  constructor(deps: RegionOrderDeps) {
+  constructor(deps: RegionWordsDeps) {
     this.deps = deps;
   }
 
@@ -45,11 +51,24 @@ export class RegionWords implements TierWords<GlobalAttempt, GlobalDecision> {
     if (attempt === null) return headers;
     headers['x-spillway-region'] = attempt.region;
     headers['x-spillway-attempts'] = String(attempts);
+    if (attempt.hint !== null) headers[HINT_HEADER] = this.hintFor(attempt, attempt.hint);
     if (queueMs !== null) headers['x-spillway-queue-ms'] = whole(queueMs);
     if (attempt.predictedTtftMs !== null) {
       headers['x-spillway-predicted-ttft-ms'] = whole(attempt.predictedTtftMs);
     }
     return headers;
+  }
+
+  /** What its client may bring along with the next turn. */
+  private hintFor(attempt: GlobalAttempt, { sinceAgoMs, movedAgoMs }: HintedTimes): string {
+    const { conversation: turnKey, byId: idKey, region, tenant } = attempt;
+    const wallMs = this.deps.wallMs();
+    const placement = {
+      ...{ turnKey, idKey, region, tokens: attempt.predictedPromptTokens, atMs: wallMs },
+      sinceMs: Math.max(0, wallMs - sinceAgoMs),
+      movedMs: movedAgoMs === null ? null : Math.max(0, wallMs - movedAgoMs),
+    };
+    return this.deps.hints.sign(placement, tenant);
   }
 
   /** A prompt has one token at least: none stands for no prompt, and nothing was predicted of it. */
@@ -67,12 +86,14 @@ export class RegionWords implements TierWords<GlobalAttempt, GlobalDecision> {
   }
 }
 
-function explained({ kind, reason, region, pool, candidates }: GlobalDecision): string {
+function explained(decision: GlobalDecision): string {
+  const { kind, reason, region, pool, conversation, candidates } = decision;
   return fitting(candidates.length, (shown) => ({
     kind,
     reason,
     ...(region === null ? {} : { region }),
     ...(pool === null ? {} : { pool }),
+    ...(conversation === null ? {} : { conversation }),
     candidates: candidates.slice(0, shown).map(brief),
     ...(shown === candidates.length ? {} : { more: candidates.length - shown }),
   }));

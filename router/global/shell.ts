@@ -16,7 +16,7 @@ import type { GlobalAttempt, GlobalCoreConfig, GlobalEffect, GlobalEvent } from 
 import type { MetricName } from './metrics.ts';
 import type { GlobalOptions, GlobalReloadable } from './options.ts';
 import { RegionDesk } from './region-desk.ts';
-import { NOWHERE, RegionWords } from './region-words.ts';
+import { NOWHERE, RegionWords, type RegionWordsDeps } from './region-words.ts';
 import type { GlobalTls } from './tls.ts';
 
 export interface GlobalShellDeps {
@@ -29,6 +29,7 @@ export interface GlobalShellDeps {
   readonly metrics: Metrics<MetricName>;
   readonly tls: GlobalTls;
   readonly canonicaliser: Canonicaliser;
+  readonly hints: RegionWordsDeps['hints'];
 }
 
 /** A region says with these that it knows nothing of us, of this request, or that it should not have got it. */
@@ -78,6 +79,7 @@ export class GlobalShell {
     );
     const words = new RegionWords({
       routerId,
+      hints: deps.hints,
       connections: this.connections,
       keyOf: (region) => this.keyOf(region),
       wallMs: () => runtime.clock.wallMs(),
@@ -130,6 +132,8 @@ export class GlobalShell {
         return this.links.send(effect.link, effect.message);
       case 'close':
         return this.links.closeLink(effect.link, effect.reason);
+      case 'hinted':
+        return this.deps.metrics.add('hints_total', { result: effect.result });
       case 'limit':
         return this.deps.metrics.add('limit_hits_total', { limit: effect.limit });
       case 'log':
@@ -140,6 +144,10 @@ export class GlobalShell {
   private attempt({ attempt, decision }: Extract<GlobalEffect, { kind: 'attempt' }>): void {
     const { lease, region } = attempt;
     this.regionOf.set(lease, region);
+    const { conversation: known } = decision;
+    if (attempt.number === 1 && known !== null) {
+      this.deps.metrics.add('conversations_placed_total', { known });
+    }
     this.requests.attempt(attempt, decision);
     this.connections.look(region);
   }
@@ -168,8 +176,9 @@ export class GlobalShell {
   }
 }
 
-function gatewayReloadable({ limits, surface, settings }: GlobalReloadable): GatewayReloadable {
-  return { limits, surface, keepAliveAfterMs: settings.keepAliveAfterMs };
+function gatewayReloadable(reloadable: GlobalReloadable): GatewayReloadable {
+  const { limits, surface, settings, conversationIds } = reloadable;
+  return { limits, surface, keepAliveAfterMs: settings.keepAliveAfterMs, conversationIds };
 }
 
 export function coreConfig(

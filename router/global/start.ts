@@ -3,6 +3,7 @@
 
 import { createChainHasher } from '../../shared/lib/chain-hash.ts';
 import { HmacConversationKeys } from '../../shared/lib/conversation-key.ts';
+import { PlacementHints } from '../../shared/lib/placement-hint.ts';
 import type { RouterId } from '../../shared/model/ids.ts';
 import { randomHex } from '../../shared/runtime/entropy.ts';
 import { createMetrics, type Metrics } from '../../shared/runtime/metrics.ts';
@@ -74,19 +75,26 @@ class GlobalRouter implements RunningGlobalRouter {
   private readonly tenants: Tenants;
   private readonly listeners: Listeners<ListenerName>;
   private readonly leaving: Leaving;
-  private readonly prober: RegionProber | null;
+  private readonly prober: RegionProber;
+  private readonly keys: HmacConversationKeys;
+  private readonly hints: PlacementHints;
+  /** Where the configuration names none. */
+  private readonly ownSecret = randomHex(32);
   private readonly routerId = randomHex(8) as RouterId;
   private readonly startedMs: number;
 
   constructor(options: GlobalOptions, runtime: RoleRuntime, canonicaliser: Canonicaliser) {
     const { clock, random } = runtime;
-    const { reloadable, affinitySecret } = options;
+    const { reloadable } = options;
     this.options = options;
     this.runtime = runtime;
     this.startedMs = clock.nowMs();
     this.metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
     this.tls = new GlobalTls(options, runtime, this.metrics);
     this.tenants = new Tenants(reloadable.tenancy);
+    const secrets = this.secretsOf(reloadable);
+    this.keys = new HmacConversationKeys(...secrets);
+    this.hints = new PlacementHints(...secrets);
     const { routerId, metrics, tls } = this;
     this.core = new GlobalCore({
       routerId,
@@ -94,11 +102,13 @@ class GlobalRouter implements RunningGlobalRouter {
       config: coreConfig(options, reloadable),
       random,
       wallMs: () => clock.wallMs(),
-      keys: new HmacConversationKeys(affinitySecret ?? randomHex(32)),
+      keys: this.keys,
+      hints: this.hints,
     });
     const { core } = this;
     this.shell = new GlobalShell({
       ...{ core, routerId, options, runtime, metrics, tls, canonicaliser },
+      hints: this.hints,
     });
     this.leaving = new Leaving(runtime);
     const { unserved } = this.shell;
@@ -143,6 +153,9 @@ class GlobalRouter implements RunningGlobalRouter {
     // First: it refuses files that cannot be used, and then nothing has changed.
     this.tls.configure(reloadable.regions);
     this.tls.look();
+    const secrets = this.secretsOf(reloadable);
+    this.keys.configure(...secrets);
+    this.hints.configure(...secrets);
     this.tenants.configure(reloadable.tenancy);
     this.shell.configure(reloadable);
     this.listeners.configure(reloadable.limits);
@@ -180,10 +193,15 @@ class GlobalRouter implements RunningGlobalRouter {
 
   async close(): Promise<void> {
     this.leaving.end();
-    this.prober?.close();
+    this.prober.close();
     await this.shell.close();
     await this.listeners.close();
     this.tls.close();
+  }
+
+  private secretsOf({ affinitySecrets }: GlobalReloadable): readonly [string, ...string[]] {
+    const [first, ...older] = affinitySecrets;
+    return first === undefined ? [this.ownSecret] : [first, ...older];
   }
 
   private coreStatus() {
@@ -211,12 +229,11 @@ class GlobalRouter implements RunningGlobalRouter {
     return [...served.values()];
   }
 
-  private startProber(): RegionProber | null {
-    const { options, runtime, routerId, shell, metrics } = this;
-    if (options.probes === null) return null;
+  private startProber(): RegionProber {
+    const { runtime, routerId, shell, metrics } = this;
     return new RegionProber({
       ...{ runtime, routerId, metrics },
-      options: options.probes,
+      options: () => shell.reloadable.probes,
       connections: shell.connections,
       regions: () => shell.reloadable.regions,
       modelsOf: (region) => shell.links.modelsOf(region),

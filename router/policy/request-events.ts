@@ -36,6 +36,10 @@ export interface RouteRequest {
   readonly clientDeadlineMs: number | null;
   /** It was refused before, as its client says. Absent: it was not. */
   readonly comesAgain?: boolean;
+  /** What its client calls its conversation. Absent: nothing, or nobody asks. */
+  readonly conversationId?: string;
+  /** A hint of where its conversation lives, as it came, or the wish for one. Absent: neither. */
+  readonly hint?: string;
   /** Decisions about it show their candidates. Absent: they do not. */
   readonly explain?: boolean;
   /** Bytes held in memory while it is queued. */
@@ -53,6 +57,8 @@ export interface TierFacts {
   readonly seq: number;
   /** The conversation's key after this turn, without content; null: not to be remembered. */
   readonly conversation: string | null;
+  /** The same by its client's id. Absent or null: it has none. */
+  readonly byId?: string | null;
   /** It is served away from home, and has been for so long, ms. */
   readonly away: boolean;
   readonly awayForMs: number;

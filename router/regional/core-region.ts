@@ -92,11 +92,14 @@ export function noteAway(state: RegionalState, lease: LeaseState, tokens: number
   const { request, arrivedMs } = lease.request;
   const { tier: facts, work } = request;
   if (facts === undefined || !facts.away || (work ?? 'generation') !== 'generation') return;
-  const { conversation: key, awayForMs, zones } = facts;
-  if (key === null) return;
+  const { conversation, byId = null, awayForMs, zones } = facts;
   const { awayMax } = state.config.uplink?.settings ?? UPLINK_DEFAULTS;
-  const note = { key, tokens, sinceMs: arrivedMs - awayForMs, zones };
-  if (state.tier.away.note(note, state.nowMs, awayMax)) state.limit('away_conversations');
+  const sinceMs = arrivedMs - awayForMs;
+  for (const key of [conversation, byId]) {
+    if (key === null) continue;
+    const isFull = state.tier.away.note({ key, tokens, sinceMs, zones }, state.nowMs, awayMax);
+    if (isFull) state.limit('away_conversations');
+  }
 }
 
 /** After every event: what is due. */

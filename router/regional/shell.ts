@@ -200,7 +200,9 @@ export class RegionalShell {
 }
 
 function gatewayReloadable({ limits, surface, settings }: RouterReloadable): GatewayReloadable {
-  return { limits, surface, keepAliveAfterMs: settings.keepAliveAfterMs };
+  // Where a prefix is cached its index knows: a conversation's name would tell it nothing.
+  const conversationIds = null;
+  return { limits, surface, keepAliveAfterMs: settings.keepAliveAfterMs, conversationIds };
 }
 
 export function coreConfig(

@@ -268,7 +268,23 @@ function ownProblems(own: GlobalConfig, { regions, tenants }: FleetConfig): Prob
     const message = `is shorter than ${SECRET_CHARACTERS_MIN} characters, and can be guessed`;
     problems.push({ path: ['global', 'affinitySecret'], message });
   }
+  problems.push(...oldSecretProblems(own));
   return [...problems, ...credentialProblems(own, regions)];
+}
+
+function oldSecretProblems({ affinitySecret, affinityOldSecrets }: GlobalConfig): Problem[] {
+  return affinityOldSecrets.flatMap((secret, k): Problem[] => {
+    const path = ['global', 'affinityOldSecrets', k];
+    if (affinitySecret === null) {
+      return [{ path, message: 'stands beside no affinitySecret, which names new conversations' }];
+    }
+    if (secret.length < SECRET_CHARACTERS_MIN) {
+      const message = `is shorter than ${SECRET_CHARACTERS_MIN} characters, and can be guessed`;
+      return [{ path, message }];
+    }
+    const isRepeated = secret === affinitySecret || affinityOldSecrets.indexOf(secret) < k;
+    return isRepeated ? [{ path, message: 'stands here a second time' }] : [];
+  });
 }
 
 /** By what a global router knows each region, and what it signs with. */

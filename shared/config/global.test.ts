@@ -327,12 +327,11 @@ describe('of a running router', () => {
     expect(restartFields(before, after, 'router')).toEqual([]);
   });
 
-  it('listeners, zone and the secret of conversations wait for a restart', () => {
+  it('listeners and zone wait for a restart; the secrets of conversations and probes do not', () => {
     const after = config(
       fleet({ global: { zone: 'eu', affinitySecret: SECRET, clients: { listen: '127.0.0.1:1' } } }),
     );
     expect(restartFields(config(fleet()), after, 'global').toSorted()).toEqual([
-      'global.affinitySecret',
       'global.clients.listen',
       'global.zone',
     ]);

@@ -7,6 +7,7 @@ import {
   type GlobalSettings,
   type UplinkSettings,
 } from '../model/global-settings.ts';
+import { CONVERSATION_IDS } from '../model/conversation-ids.ts';
 import { baseUrl, bounded, listen, name, quantity, secret } from './fields.ts';
 import { adminSection, clientsSection, LIMITS, SHUTDOWN } from './schema-listeners.ts';
 import { TIER_KEY } from './schema-tenants.ts';
@@ -183,6 +184,31 @@ const PROBES = {
   ),
 };
 
+const CONVERSATION_ID_SOURCES = z
+  .strictObject({
+    headers: z
+      .array(z.string().regex(/^[a-z0-9_-]{1,64}$/, 'must be a header name in lower case'))
+      .max(32)
+      .default([...CONVERSATION_IDS.headers])
+      .meta({ description: 'Headers, in their order; before members.' }),
+    members: z
+      .array(
+        z
+          .string()
+          .regex(/^[A-Za-z0-9_]{1,64}(\.[A-Za-z0-9_]{1,64})?$/, 'must be like name or metadata.name'),
+      )
+      .max(32)
+      .default([...CONVERSATION_IDS.members])
+      .meta({
+        description: 'Members of the body, in their order: a text, a number, or an object with `id`.',
+      }),
+  })
+  .prefault({})
+  .meta({
+    description:
+      'Where clients name their conversations. An id tells where one lives where its text does not; it is used as long as it stands for one.',
+  });
+
 export const globalSchema = z
   .strictObject({
     zone: name('A zone.').nullable().default(null).meta({
@@ -208,8 +234,13 @@ export const globalSchema = z
     admin: adminSection('127.0.0.1:9082'),
     affinitySecret: secret('A secret.').nullable().default(null).meta({
       description:
-        'Makes the keys by which conversations are known: the same in every global router, and kept; `null`: made at start, and with it every conversation is forgotten.',
+        'Makes the keys by which conversations are known, and signs hints: the same in every global router, and kept; `null`: made at start, and with it every conversation is forgotten.',
     }),
+    affinityOldSecrets: z.array(secret('A secret.')).max(4).default([]).meta({
+      description:
+        'What these have named is still known, and hints that they have signed are good. To rotate: the new one here first, in every global router; then it changes places with `affinitySecret`; after an `affinityLifeMs` the old one goes.',
+    }),
+    conversationIds: CONVERSATION_ID_SOURCES,
     probes: z.strictObject(PROBES).nullable().prefault({}).meta({
       description:
         'Small generations through the whole path, which show a region as clients have it; `null`: none.',

@@ -31,6 +31,10 @@ export const GLOBAL_DECISION_REASONS = [
 ] as const;
 export type GlobalDecisionReason = (typeof GLOBAL_DECISION_REASONS)[number];
 
+/** What is known of the conversation of a request: nothing (it begins, or nobody knows it), or where it lives, and by what. */
+export const CONVERSATION_SIGHTS = ['new', 'unknown', 'text', 'id', 'hint', 'none'] as const;
+export type ConversationSight = (typeof CONVERSATION_SIGHTS)[number];
+
 /** One region as the decision saw it. */
 export interface RegionCandidate {
   readonly region: RegionId;
@@ -53,6 +57,8 @@ export interface GlobalDecision {
   readonly region: RegionId | null;
   readonly pool: PoolId | null;
   readonly reason: GlobalDecisionReason;
+  /** Null: it was not looked at. */
+  readonly conversation: ConversationSight | null;
   /** Every region, in the order of the configuration; none where nobody asks for them. */
   readonly candidates: readonly RegionCandidate[];
 }

@@ -12,6 +12,8 @@ export const LIMITS = [
   'body_bytes_max', // all bodies in memory
   'json_depth',
   'prompts', // elements of a request's prompt list
+  'conversation_id', // characters of an id that a client gave its conversation
+  'crowded_conversation_id', // more requests under one id than a conversation has: it is left out of account
   // on the way
   'queue', // requests or bytes that wait
   'new_conversation_wait', // a new conversation that entered without KV room

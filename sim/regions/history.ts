@@ -27,6 +27,7 @@ import {
   somePool,
   TENANTS,
 } from './history-fleet.ts';
+import { HISTORY_HINTS, HISTORY_KEYS, someNames, WALL_MS } from './history-names.ts';
 
 /** Wall clocks are up to ten minutes apart. */
 const CLOCK_MS = 600_000;
@@ -67,8 +68,9 @@ class History {
     this.#core = new GlobalCore({
       ...{ routerId: 'g' as RouterId, software: 'sim', config: this.#books.config },
       random: seededRandom(seed ^ 0x5bd1e995),
-      wallMs: () => 1_000_000_000,
-      keys: { keyOf: (tenant, { hashLow, offset }) => `${tenant}/${hashLow}@${offset}` },
+      wallMs: () => WALL_MS,
+      keys: HISTORY_KEYS,
+      hints: HISTORY_HINTS,
     });
     for (const id of REGIONS) {
       const region = id as RegionId;
@@ -115,7 +117,7 @@ class History {
 
   #arrive(): void {
     this.#names += 1;
-    const request: RouteRequest = {
+    const asked: RouteRequest = {
       ...{
         id: `r${this.#names}` as RequestId,
         tenant: this.#dice.any(TENANTS),
@@ -133,6 +135,7 @@ class History {
         ? [someChain(this.#dice)]
         : [someChain(this.#dice), someChain(this.#dice)],
     };
+    const request = { ...asked, ...someNames(this.#dice, asked) };
     this.#handle({ kind: 'tick' });
     const foretold = this.#core.explain(request, this.#nowMs);
     const open: Open = {
@@ -303,7 +306,7 @@ class History {
   #join(region: RegionId): void {
     this.#names += 1;
     const link = `l${this.#names}` as LinkId;
-    const wallMs = 1_000_000_000 + Math.floor((this.#dice.next() * 2 - 1) * CLOCK_MS);
+    const wallMs = WALL_MS + Math.floor((this.#dice.next() * 2 - 1) * CLOCK_MS);
     if (this.#books.config.regions.some(({ id }) => id === region))
       this.#books.links.set(link, { region, seq: 0 });
     const closed: LinkId[] = [];

@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import { GLOBAL_DEFAULTS, UPLINK_DEFAULTS } from '../../shared/model/global-settings.ts';
 import { HmacConversationKeys } from '../../shared/lib/conversation-key.ts';
+import { PlacementHints } from '../../shared/lib/placement-hint.ts';
 import type { LinkId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import type { GlobalAttempt } from '../../router/global/events.ts';
 import { SMALL_TALK, DEMO } from '../world/test-worlds.ts';
@@ -43,6 +44,7 @@ function twoWholeRegions(seed: number) {
         ...{ routerId: `g${k}` as RouterId, software: 'sim', random: context.stream(`g${k}`) },
         wallMs: () => 0,
         keys: new HmacConversationKeys('sim'),
+        hints: new PlacementHints('sim'),
         config: {
           ...{ settings: SETTINGS, zone: null, tenants: new Map() },
           regions: regions.map(({ id }) => ({

@@ -9,6 +9,7 @@ import {
 import type { LinkId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import { seededRandom, type Random } from '../../shared/lib/random.ts';
 import { HmacConversationKeys } from '../../shared/lib/conversation-key.ts';
+import { PlacementHints } from '../../shared/lib/placement-hint.ts';
 import type { TenantFacts } from '../../router/global/events.ts';
 import type { RolloutMode } from '../../router/policy/region-filter.ts';
 import { Timeline } from '../world/timeline.ts';
@@ -139,6 +140,7 @@ export class RegionsWorld {
         random: seededRandom(Math.floor(random.next() * 2 ** 32)),
         wallMs: () => 0,
         keys: new HmacConversationKeys('sim'),
+        hints: new PlacementHints('sim'),
       },
       regions: this.regions,
       clockMs: Math.floor(random.next() * 1_200_000),

@@ -238,7 +238,7 @@ describe('a region that answers probes', () => {
 
   test('while it refuses all else is given the time that it asks for, and its good probes cut nothing short', async () => {
     const settings = { ...GLOBAL_DEFAULTS, queueMaxWaitMs: 200 };
-    const { near, far, tier } = await two({ probes: PROBES, reloadable: { settings } });
+    const { near, far, tier } = await two({ reloadable: { settings, probes: PROBES } });
     near.region.script = probesGood(statusOf(429, '{}', { 'retry-after': '60' }));
     const first = await ask(tier);
     expect(first.error).toMatch(/429/);
@@ -256,7 +256,7 @@ describe('a region that answers probes', () => {
       ...GLOBAL_DEFAULTS,
       ...{ firstTokenBaseMs: 500, firstTokenExtendWindowMs: 0, breakerOpenMs: 100 },
     };
-    const { near, tier } = await two({ probes: PROBES, reloadable: { settings } });
+    const { near, tier } = await two({ reloadable: { settings, probes: PROBES } });
     let inside = 0;
     let most = 0;
     near.region.script = probesGood((received, response) => {
@@ -281,7 +281,7 @@ describe('a region that answers probes', () => {
   });
 
   test('through a hop that holds streams back is found by them: status, metric, log', async () => {
-    const { near, far, tier } = await two({ probes: PROBES });
+    const { near, far, tier } = await two({ reloadable: { probes: PROBES } });
     const good = probesGood(statusOf(500, '{}'));
     near.region.script = good;
     far.region.script = good;

@@ -320,7 +320,7 @@ describe('a synthetic generation through the whole path', () => {
   const whole = `${Array.from({ length: 12 }, () => chunk('one ')).join('')}${DONE}`;
 
   test('finds that something on the way holds streams back, and says so everywhere', async () => {
-    const { home, far, tier } = await two({ probes: PROBES });
+    const { home, far, tier } = await two({ reloadable: { probes: PROBES } });
     // As a buffer on the way hands it on: at its end, and all of it, head included.
     home.script = (_received, response) =>
       void setTimeout(() => response.writeHead(200, SAYS_EARLY).end(whole), 600);
@@ -343,7 +343,7 @@ describe('a synthetic generation through the whole path', () => {
   });
 
   test('takes a region that has no room for busy, and one that answers with nonsense for failed', async () => {
-    const { home, far, tier } = await two({ probes: PROBES });
+    const { home, far, tier } = await two({ reloadable: { probes: PROBES } });
     home.script = statusOf(429, '{}');
     far.script = answerOf('no stream');
     const probed = (kind: string) =>

@@ -6,6 +6,7 @@ import type { GlobalOptions, RegionOptions } from '../../router/global/options.t
 import { ContextDoor, isBody, type TierContext } from '../../router/gateway/tier-context.ts';
 import { UNTENANTED } from '../../router/gateway/tenants.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
+import { CONVERSATION_IDS } from '../../shared/model/conversation-ids.ts';
 import { GLOBAL_DEFAULTS } from '../../shared/model/global-settings.ts';
 import type { LinkId, PoolId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import {
@@ -227,8 +228,6 @@ export async function startTier(
     clients: LOCAL,
     links: LOCAL,
     admin: LOCAL,
-    affinitySecret: 'affinity secret',
-    probes: null,
     ...changes,
     reloadable: {
       tenancy: UNTENANTED,
@@ -237,6 +236,9 @@ export async function startTier(
       settings: GLOBAL_DEFAULTS,
       limits: LIMITS,
       surface: { cors: null, explain: true },
+      conversationIds: CONVERSATION_IDS,
+      affinitySecrets: ['affinity secret'],
+      probes: null,
       ...changes.reloadable,
     },
   };

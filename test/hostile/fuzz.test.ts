@@ -8,6 +8,7 @@ import { Canonicaliser } from '../../router/gateway/canonical.ts';
 import { OWNED_MEMBERS, parseOpenAiRequest } from '../../router/gateway/openai-request.ts';
 import { FleetError } from '../../shared/errors.ts';
 import { createChainHasher } from '../../shared/lib/chain-hash.ts';
+import { CONVERSATION_IDS } from '../../shared/model/conversation-ids.ts';
 import { untilError } from '../e2e/broken-answer.ts';
 import {
   answerOf,
@@ -213,9 +214,11 @@ test('members of any JSON value are read, or refused as what they are', async ()
   const context = {
     canonicaliser,
     jsonDepth: 64,
+    idMembers: CONVERSATION_IDS.members,
     seedOf: () => ({ saltGroup: 'default', lora: null }),
   };
-  const member = fc.tuple(fc.constantFrom(...OWNED_MEMBERS), fc.jsonValue({ maxDepth: 4 }));
+  const names = [...OWNED_MEMBERS, 'conversation', 'metadata', 'prompt_cache_key'];
+  const member = fc.tuple(fc.constantFrom(...names), fc.jsonValue({ maxDepth: 4 }));
   const message = fc.dictionary(
     fc.constantFrom('role', 'content', 'tool_calls', 'name', '__proto__', 'type', 'text'),
     fc.oneof(fc.constant('user'), fc.jsonValue({ maxDepth: 3 })),
