@@ -4,9 +4,10 @@ import { leaseIdOf } from '../../shared/model/ids.ts';
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
 import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
 import type { GlobalAttempt, HintedTimes, TenantFacts } from './events.ts';
-import { chainOf, idKeyOf } from './core-conversation.ts';
+import { noteResumed, settlePause } from './core-pause.ts';
 import { noteSend } from './core-regions.ts';
 import type { ConversationTurn, GlobalState, LeaseState, RequestState } from './core-state.ts';
+import { chainOf, idKeyOf } from './core-conversation.ts';
 import type { Place, Weighing } from './core-weigh.ts';
 
 export interface Opening {
@@ -41,6 +42,8 @@ export function openAttempt(state: GlobalState, request: RequestState, opening: 
   request.lease = lease;
   state.leases.set(id, lease);
   region.breaker.sent(id, state.nowMs);
+  if (region.silence.silent) region.silence.trial ??= id;
+  noteResumed(state, lease);
   state.emit({
     kind: 'attempt',
     attempt: attemptOf(state, lease, { opening, deadlines }),
@@ -95,6 +98,8 @@ function attemptOf(
 /** The region has begun to answer: it holds the conversation now, and its prefill is over. */
 export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: number): void {
   lease.pool.own.seen(lease.seq);
+  lease.pool.ramp?.began(lease.id, state.nowMs);
+  settlePause(state, lease.pool);
   const turn = lease.conversation;
   if (turn === null) return;
   const { key, idKey, promptTokens, sinceMs, movedMs } = turn;
@@ -105,9 +110,16 @@ export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: 
   if (idKey !== null) state.memory.noted(idKey, dwelling, state.settings);
 }
 
-export function closeLease(state: GlobalState, lease: LeaseState): void {
+export function closeLease(
+  state: GlobalState,
+  lease: LeaseState,
+  { failed }: { readonly failed: boolean },
+): void {
   state.leases.delete(lease.id);
   lease.request.lease = null;
+  const { silence } = lease.region;
+  if (silence.trial === lease.id) silence.trial = null;
+  lease.pool.ramp?.ended(lease.id, failed);
   lease.pool.own.seen(lease.seq);
 }
 

@@ -19,9 +19,11 @@ import type {
 import type { Random } from '../../shared/lib/random.ts';
 import { draw, mostProbable } from '../policy/pick.ts';
 import { regionProbabilities } from '../policy/region-estimate.ts';
+import { waitFor } from './core-pause.ts';
 import { isInSight } from './core-regions.ts';
 import type { GlobalState, RegionPool, RequestState } from './core-state.ts';
 import { nearest, weigh, type Place, type Weighing } from './core-weigh.ts';
+import type { WaitsFor } from './waiting-room.ts';
 
 export interface Verdict {
   readonly decision: GlobalDecision;
@@ -31,8 +33,8 @@ export interface Verdict {
   readonly weighing: Weighing | null;
   /** The gate that the request has met, which counts it; null: none. */
   readonly gate: RegionPool | null;
-  /** A queued request is looked at again then; null: it does not wait. */
-  readonly againMs: number | null;
+  /** Null: it does not wait. */
+  readonly waitsFor: WaitsFor | null;
 }
 
 /** Without a draw the most probable region stands for it, and the candidates are shown. */
@@ -56,7 +58,7 @@ export function bare(kind: GlobalDecisionKind, reason: GlobalDecisionReason): Gl
 
 function without(kind: GlobalDecisionKind, reason: GlobalDecisionReason): Verdict {
   const decision = bare(kind, reason);
-  return { decision, chosen: null, weighing: null, gate: null, againMs: null };
+  return { decision, chosen: null, weighing: null, gate: null, waitsFor: null };
 }
 
 interface Outcome {
@@ -64,7 +66,7 @@ interface Outcome {
   readonly reason: GlobalDecisionReason;
   readonly chosen: Place | null;
   readonly gate?: RegionPool;
-  readonly againMs?: number;
+  readonly waitsFor?: WaitsFor;
 }
 
 class Rules {
@@ -99,8 +101,8 @@ class Rules {
       conversation: conversation.kind === 'lives' ? conversation.by : conversation.kind,
       candidates: shows ? this.#candidates() : [],
     };
-    const { gate = null, againMs = null } = outcome;
-    return { decision, chosen, weighing: this.#weighing, gate, againMs };
+    const { gate = null, waitsFor = null } = outcome;
+    return { decision, chosen, weighing: this.#weighing, gate, waitsFor };
   }
 
   #outcome(): Outcome {
@@ -234,7 +236,8 @@ class Rules {
     if (againMs > arrivedMs + settings.queueMaxWaitMs) {
       return { kind: 'shed', reason: 'wait_limit', chosen: null };
     }
-    return { kind: 'queue', reason: 'all_paused', chosen: null, againMs };
+    const waitsFor = waitFor(this.#state, this.#request, place);
+    return { kind: 'queue', reason: 'all_paused', chosen: null, waitsFor };
   }
 
   #candidates(): RegionCandidate[] {

@@ -79,13 +79,17 @@ describe('a region that asks for time', () => {
     ...{ kind: 'backPressure', status: 429, retryAfterMs },
   });
 
-  test('gets nothing until then; what waits for it is sent when the time is over', () => {
+  test('gets nothing until then; what waits for it is sent when the time is over, one first', () => {
     const rig = asia({ tenants: { t: tenantOf(['jp']) } });
     const queued = rig.end(attemptIn(rig.arrive()).lease, busy(2_000));
     expect(kindOf(queued)).toEqual(['queue', 'all_paused', null]);
     expect(kindOf(rig.arrive())).toEqual(['queue', 'all_paused', null]);
     expect(attemptsIn(rig.pass(1_900))).toEqual([]);
-    expect(attemptsIn(rig.pass(100))).toHaveLength(2);
+    const [first, ...more] = attemptsIn(rig.pass(100));
+    expect(more).toEqual([]);
+    expect(
+      attemptsIn(rig.handle({ kind: 'firstToken', lease: first?.lease as never })),
+    ).toHaveLength(1);
   });
 
   test('is not waited for longer than the queue or the client allows', () => {
@@ -215,6 +219,44 @@ describe('a breaker that lets one request through', () => {
     rig.end(open.lease, { kind: 'serverFault', cause: 'abort', detail: '' });
     rig.configure({ tenants: new Map([['t', tenantOf(null)]]) });
     expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+});
+
+describe('a region whose breaker has opened again and again', () => {
+  /** Japan fails three requests, then two that try it. */
+  const failing = (reports: boolean) => {
+    const rig = asia();
+    for (let n = 0; n < 3; n += 1) rig.end(attemptIn(rig.arrive()).lease, RESET);
+    for (const afterMs of [5_100, 10_100]) {
+      rig.pass(afterMs);
+      for (const region of ['jp', 'sg', 'eu']) rig.report(region);
+      const trial = attemptIn(rig.arrive());
+      expect(trial.region).toBe('jp');
+      rig.end(trial.lease, RESET);
+    }
+    // Its next time would be in 20 s.
+    for (let n = 0; n < 5; n += 1) {
+      rig.pass(1_010);
+      for (const region of ['sg', 'eu', ...(reports ? ['jp'] : [])]) rig.report(region);
+    }
+    return rig;
+  };
+
+  test('is tried by one request as often as after the first time while its reports come', () => {
+    expect(attemptIn(failing(false).arrive()).region).toBe('sg');
+    const rig = failing(true);
+    const trial = attemptIn(rig.arrive());
+    expect([trial.region, attemptIn(rig.arrive()).region]).toEqual(['jp', 'sg']);
+    rig.handle({ kind: 'firstToken', lease: trial.lease });
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+  });
+
+  test('is tried at once, by one request, when a link comes where none was', () => {
+    const rig = failing(false);
+    rig.handle({ kind: 'regionDown', link: 'jp' as never });
+    rig.up('jp');
+    rig.report('jp');
+    expect([attemptIn(rig.arrive()).region, attemptIn(rig.arrive()).region]).toEqual(['jp', 'sg']);
   });
 });
 

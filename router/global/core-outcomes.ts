@@ -3,13 +3,14 @@
 
 import type { Usage } from '../../shared/protocol/messages.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
-import { pauseUntilMs } from '../policy/pause.ts';
 import { closeLease, noteServed } from './core-attempts.ts';
-import { chainOf } from './core-conversation.ts';
 import { bare } from './core-decide.ts';
+import { pauseFor } from './core-pause.ts';
 import { failedAt, unreachable } from './core-regions.ts';
 import { finish, forget, place } from './core-requests.ts';
 import type { Failure, GlobalState, LeaseState, RequestState } from './core-state.ts';
+import { heard, isAnswer } from './core-silence.ts';
+import { chainOf } from './core-conversation.ts';
 
 const FIRST_TOKEN_LATE = 'first_token_timeout';
 /** Weight of one answer in what is learned. */
@@ -27,7 +28,10 @@ export function attemptEnded(
   { result, committed }: { result: AttemptResult; committed: boolean },
 ): void {
   const { request } = lease;
-  closeLease(state, lease);
+  closeLease(state, lease, {
+    failed: result.kind === 'serverFault' || result.kind === 'connectFailed',
+  });
+  if (isAnswer(result)) heard(state, lease.region);
   if (lease.withdrawn) lease.region.breaker.neutral(lease.id);
   else noteHealth(state, lease, result);
   if (result.kind === 'complete') {
@@ -56,7 +60,7 @@ function noteHealth(state: GlobalState, lease: LeaseState, result: AttemptResult
     breaker.succeeded(lease.id);
     return;
   }
-  if (result.kind === 'backPressure') pause(state, lease, result.retryAfterMs);
+  if (result.kind === 'backPressure') pauseFor(state, lease, result.retryAfterMs);
   const isLate = result.kind === 'serverFault' && result.cause === FIRST_TOKEN_LATE;
   const isImpatient = isLate && lease.byClient;
   const isLight = request.request.work === 'light';
@@ -64,22 +68,6 @@ function noteHealth(state: GlobalState, lease: LeaseState, result: AttemptResult
   if (result.kind === 'connectFailed') unreachable(state, region);
   if (result.kind === 'connectFailed' || isBroken) failedAt(state, region, lease.id);
   else breaker.neutral(lease.id);
-}
-
-/** What a client's own haste was refused for says nothing of how long others would wait: it alone waits. */
-function pause(
-  state: GlobalState,
-  { request, region, pool }: LeaseState,
-  retryAfterMs: number | null,
-): void {
-  const { priority, clientDeadlineMs } = request.request;
-  if (clientDeadlineMs !== null) {
-    request.askedToWaitMs.set(region.id, pauseUntilMs(0, retryAfterMs, state.nowMs));
-    return;
-  }
-  const before = pool.pause !== null && pool.pause.untilMs > state.nowMs ? pool.pause : null;
-  const untilMs = pauseUntilMs(before?.untilMs ?? 0, retryAfterMs, state.nowMs);
-  pool.pause = { untilMs, priority: Math.min(priority, before?.priority ?? priority) };
 }
 
 function learn(state: GlobalState, request: RequestState, usage: Usage): void {
@@ -143,7 +131,9 @@ function failureOf(state: GlobalState, { pool }: LeaseState, result: AttemptResu
       retryAfterMs: Math.max(1_000, pausedMs, result.retryAfterMs ?? 0),
     };
   }
-  const isLate = result.kind === 'serverFault' && result.cause === FIRST_TOKEN_LATE;
+  const isLate =
+    result.kind === 'serverFault' &&
+    (result.cause === FIRST_TOKEN_LATE || result.cause === 'region_silent');
   return {
     code: isLate ? 'upstream_timeout' : 'upstream_failed',
     message: isLate

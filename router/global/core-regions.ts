@@ -14,7 +14,9 @@ import {
 } from '../../shared/protocol/region-messages.ts';
 import { mergePool } from '../policy/region-merge.ts';
 import { regionQueueMs } from '../policy/region-estimate.ts';
+import { ReportGaps } from '../policy/region-silence.ts';
 import type { RegionProbe } from './events.ts';
+import { heard } from './core-silence.ts';
 import {
   newRegionPool,
   type GlobalState,
@@ -67,12 +69,15 @@ function adopt(
 ): void {
   const link: RegionLink = {
     ...{ id, region, routerId: hello.routerId, report: null, receivedMs: state.nowMs },
-    ...{ upMs: state.nowMs, told: new Map() },
+    ...{ gaps: new ReportGaps(), upMs: state.nowMs, told: new Map() },
   };
+  // It was away: nobody has to wait for a time that was set before.
+  if (region.links.size === 0) region.breaker.mayTryFrom(state.nowMs);
   region.probeIsNews ||= region.links.size === 0;
   state.links.set(id, link);
   region.links.set(id, link);
   region.dead = false;
+  heard(state, region);
   state.log('info', 'region_up', {
     ...{ region: region.id, router: hello.routerId, software: hello.software },
     links: region.links.size,
@@ -114,6 +119,9 @@ export function reported(state: GlobalState, link: RegionLink, report: RegionRep
   const { region } = link;
   link.report = report;
   link.receivedMs = state.nowMs;
+  link.gaps.note(state.nowMs);
+  heard(state, region);
+  mayBeBack(state, region, report);
   for (const pool of region.pools.values()) {
     if (pool.own.count > 0) for (const seq of report.arrived) pool.own.seen(seq);
   }
@@ -123,6 +131,20 @@ export function reported(state: GlobalState, link: RegionLink, report: RegionRep
     const pool = poolOf(state, region, id);
     if (pool !== null) see(state, pool, true);
   }
+}
+
+/**
+ * Reports of a region whose breaker has opened again and again, with replicas that are ready: it is tried as often as after the
+ * first time, by one request. Without them the time between two tries doubles.
+ */
+function mayBeBack(
+  { nowMs, settings }: GlobalState,
+  { breaker }: RegionState,
+  { pools }: RegionReportMessage,
+): void {
+  if (breaker.state(nowMs) !== 'open') return;
+  if (!pools.some(({ readyReplicas }) => readyReplicas > 0)) return;
+  breaker.mayTryFrom(breaker.openedAtMs + settings.breakerOpenMs);
 }
 
 /** Of a pool that was never reported nothing was asked. */
@@ -149,6 +171,7 @@ export function probed(state: GlobalState, region: RegionState, result: RegionPr
     return;
   }
   region.dead = false;
+  heard(state, region);
   if (result.kind === 'busy') return;
   if (region.probeIsNews) region.breaker.succeeded(PROBE);
   region.probeIsNews = false;

@@ -6,6 +6,7 @@ import type { RequestId } from '../../shared/model/ids.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { openAttempt } from './core-attempts.ts';
 import { bare, decide, type Verdict } from './core-decide.ts';
+import { letOut } from './core-pause.ts';
 import type { Failure, GlobalState, RequestState } from './core-state.ts';
 import { mayServe } from './core-weigh.ts';
 
@@ -46,6 +47,8 @@ export function enter(state: GlobalState, request: RouteRequest): RequestState {
     counted: false,
     lease: null,
     againMs: null,
+    heldBy: null,
+    heldMs: 0,
     gone: false,
     failure: null,
     named: null,
@@ -71,19 +74,15 @@ export function place(state: GlobalState, request: RequestState): void {
     chosen.pool.spilledIn += 1;
     if (verdict.gate !== null) verdict.gate.spilledOut += 1;
   }
-  unqueue(state, request);
+  state.queue.leave(request);
   openAttempt(state, request, { decision, place: chosen, weighing });
 }
 
-/** Looks again at those that wait: their pause has ended, or (`all`) what is allowed has changed. */
+/** Looks again at those that wait and may go, or (`all`) at everybody: what is allowed has changed. */
 export function lookAtQueue(state: GlobalState, all: boolean): void {
   if (state.queue.size === 0) return;
-  const { nowMs } = state;
-  const waiting = [...state.queue.values()].filter(
-    ({ againMs }) => all || againMs === null || againMs <= nowMs,
-  );
-  waiting.sort((a, b) => a.request.priority - b.request.priority || a.arrivedMs - b.arrivedMs);
-  for (const request of waiting) place(state, request);
+  if (all) for (const request of state.queue.everybody()) place(state, request);
+  else letOut(state, (request) => place(state, request));
 }
 
 /** Attempts whose tenant may no longer be served where they are, and of which nobody has seen anything, are called back. */
@@ -111,7 +110,7 @@ export function finish(
 }
 
 export function forget(state: GlobalState, request: RequestState): void {
-  unqueue(state, request);
+  state.queue.leave(request);
   state.requests.delete(request.request.id);
 }
 
@@ -123,20 +122,14 @@ function refuse(
   state.emit({ kind: 'refuse', request, decision, ...failure });
 }
 
-function unqueue(state: GlobalState, request: RequestState): void {
-  if (request.againMs === null) return;
-  request.againMs = null;
-  state.queue.delete(request.request.id);
-  state.queuedBytes -= request.request.bodyBytes;
-}
-
-function wait(state: GlobalState, request: RequestState, { decision, againMs }: Verdict): void {
-  if (request.againMs !== null) {
-    request.againMs = againMs;
+function wait(state: GlobalState, request: RequestState, { decision, waitsFor }: Verdict): void {
+  if (waitsFor === null) return;
+  if (state.queue.has(request.request.id)) {
+    state.queue.wait(request, waitsFor);
     return;
   }
   const { queueMaxRequests, queueMaxBytes } = state.settings;
-  const bytes = state.queuedBytes + request.request.bodyBytes;
+  const bytes = state.queue.bytes + request.request.bodyBytes;
   if (state.queue.size >= queueMaxRequests || bytes > queueMaxBytes) {
     state.limit('queue');
     finish(state, request, {
@@ -145,9 +138,7 @@ function wait(state: GlobalState, request: RequestState, { decision, againMs }: 
     });
     return;
   }
-  request.againMs = againMs;
-  state.queuedBytes = bytes;
-  state.queue.set(request.request.id, request);
+  state.queue.wait(request, waitsFor);
   state.announced.push({ request: request.request.id, decision });
 }
 

@@ -20,7 +20,7 @@ const TELL_RATIO = 0.2;
 export function stepGates(state: GlobalState): void {
   const { settings, nowMs } = state;
   for (const pool of poolsOf(state)) {
-    const queue = isInSight(state, pool) ? queueMs(state, pool) : null;
+    const queue = isInSight(state, pool) ? demandedMs(state, pool) : null;
     const isHot = queue !== null && queue >= settings.spillStartMs;
     const roomAbroad = isHot && receiversOf(state, pool).some((other) => takesMore(state, other));
     pool.gate.step({ queueMs: queue, roomAbroad }, settings, nowMs);
@@ -30,8 +30,15 @@ export function stepGates(state: GlobalState): void {
 /** Whether new conversations of the pool go abroad, or will soon. */
 export function isHot(state: GlobalState, pool: RegionPool): boolean {
   if (pool.gate.share > 0) return true;
-  const queue = isInSight(state, pool) ? queueMs(state, pool) : null;
+  const queue = isInSight(state, pool) ? demandedMs(state, pool) : null;
   return queue !== null && queue >= state.settings.spillStartMs;
+}
+
+/** What waits here for a pool that asked for time counts as what its own routers hold back. */
+function demandedMs(state: GlobalState, pool: RegionPool): number | null {
+  const queue = queueMs(state, pool);
+  const ready = pool.sight?.readyReplicas ?? 0;
+  return queue === null || pool.heldMs === 0 ? queue : queue + pool.heldMs / Math.max(1, ready);
 }
 
 /** Asks for credit, and tells what has been spent of it. */
@@ -98,6 +105,7 @@ function receiversOf(state: GlobalState, pool: RegionPool): RegionPool[] {
   for (const region of state.regions.values()) {
     if (region === pool.region || region.config.rollout !== 'active') continue;
     if (!isSeen(state, region) || isLeaving(region) || region.breaker.blocks(state.nowMs)) continue;
+    if (region.silence.silent) continue;
     for (const other of region.pools.values()) {
       if (other.sight?.models.some(({ name }) => names.has(name)) !== true) continue;
       if (isInSight(state, other) && other.sight.readyReplicas > 0) receivers.push(other);

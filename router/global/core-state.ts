@@ -22,12 +22,15 @@ import { Smoothed } from '../policy/region-estimate.ts';
 import type { PoolSight } from '../policy/region-merge.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { RetryBudget } from '../policy/retry-budget.ts';
+import type { ReportGaps } from '../policy/region-silence.ts';
+import type { ResumeRamp } from '../policy/resume-ramp.ts';
 import { RegionRtt } from '../policy/rtt.ts';
 import { CreditPurse } from '../policy/spill-credit.ts';
 import { SpillFlow } from '../policy/spill-demand.ts';
 import { SpillGate } from '../policy/spill-gate.ts';
 import { TurnPace } from '../policy/turn-pace.ts';
 import type { Named } from './core-conversation.ts';
+import { newSilence, type Silence } from './core-silence.ts';
 import type {
   ConversationHints,
   ConversationKeys,
@@ -37,6 +40,7 @@ import type {
   RegionProbe,
   TenantFacts,
 } from './events.ts';
+import { WaitingRoom } from './waiting-room.ts';
 
 export interface GlobalCoreDeps {
   readonly routerId: RouterId;
@@ -61,6 +65,7 @@ export interface RegionState {
   dead: boolean;
   /** When it last gave anybody a first token. */
   firstTokenMs: number;
+  readonly silence: Silence;
   /** Of the last send. */
   seq: number;
   probe: (RegionProbe & { readonly atMs: number }) | null;
@@ -74,6 +79,7 @@ export interface RegionLink {
   readonly routerId: RouterId;
   report: RegionReportMessage | null;
   receivedMs: number;
+  readonly gaps: ReportGaps;
   upMs: number;
   /** What it was last told of each pool. */
   readonly told: Map<PoolId, DemandMessage & { readonly atMs: number }>;
@@ -94,6 +100,13 @@ export interface RegionPool {
   readonly flow: SpillFlow;
   /** It asked for time: requests of this priority and less urgent ones. */
   pause: { readonly untilMs: number; readonly priority: number } | null;
+  /** How it is taken up again afterwards; null where there is no pause. */
+  ramp: ResumeRamp | null;
+  /** The pause has become longer: some of those that wait for it may wait in vain. */
+  pausedAnew: boolean;
+  /** Requests that wait for it here, and their prefill, ms. */
+  held: number;
+  heldMs: number;
   /** Sends of this router in no report yet. */
   readonly own: OwnSends;
   spilledIn: number;
@@ -118,8 +131,11 @@ export interface RequestState {
   /** Its home's flow and gate have counted it. */
   counted: boolean;
   lease: LeaseState | null;
-  /** It waits for a pause to end, and is looked at again then; null: it does not wait. */
+  /** It waits, and is looked at again then, whatever happens before; null: it does not wait. */
   againMs: number | null;
+  /** The pool that it waits for; null: none, or its own time alone. */
+  heldBy: RegionPool | null;
+  heldMs: number;
   gone: boolean;
   failure: Failure | null;
   /** What it says of its conversation beside its text; null: not looked at yet. */
@@ -169,15 +185,15 @@ export class GlobalState {
   readonly matchedById = new MatchedShare();
   readonly pace = new TurnPace();
   readonly budget = new RetryBudget();
-  /** Requests that wait, in their order of arrival. */
-  readonly queue = new Map<RequestId, RequestState>();
-  queuedBytes = 0;
+  readonly queue = new WaitingRoom();
   /** Bytes per token, learned per model. */
   readonly bytesPerToken = new Map<string, number>();
   meanOutputTokens = 256;
   draining = false;
   nowMs = 0;
   sweptMs = Number.NEGATIVE_INFINITY;
+  /** When what silent regions hold was last looked at. */
+  calledBackMs = Number.NEGATIVE_INFINITY;
   effects: GlobalEffect[] = [];
   /** Requests that this event has put in the queue. */
   announced: { request: RequestId; decision: GlobalDecision }[] = [];
@@ -231,6 +247,7 @@ export function newRegion(config: RegionConfig): RegionState {
     breaker: new Breaker(),
     dead: false,
     firstTokenMs: Number.NEGATIVE_INFINITY,
+    silence: newSilence(),
     seq: 0,
     probe: null,
     probeIsNews: true,
@@ -248,6 +265,10 @@ export function newRegionPool(id: PoolId, region: RegionState, halfLifeMs: numbe
     purse: new CreditPurse(),
     flow: new SpillFlow(),
     pause: null,
+    ramp: null,
+    pausedAnew: false,
+    held: 0,
+    heldMs: 0,
     own: new OwnSends(),
     spilledIn: 0,
     spilledOut: 0,

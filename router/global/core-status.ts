@@ -25,6 +25,8 @@ export interface RegionStatus {
   readonly rollout: RolloutMode;
   /** Some report of it is young enough to be used. */
   readonly seen: boolean;
+  /** Nothing comes from it, though its connections may be open. */
+  readonly silent: boolean;
   readonly leaving: boolean;
   readonly links: readonly { readonly router: RouterId; readonly reportAgoMs: number | null }[];
   /** Most routers that one of them says there are. */
@@ -49,6 +51,10 @@ export interface RegionPoolStatus {
   readonly queuedRequests: number | null;
   readonly kvUsageRatio: number | null;
   readonly pausedForMs: number | null;
+  /** It had asked for time, and is taken up again: so many at a time; null: it is not. */
+  readonly resumes: number | null;
+  /** Requests that wait for it here. */
+  readonly held: number;
   readonly spill: {
     /** Share of its new conversations that goes abroad. */
     readonly share: number;
@@ -67,7 +73,7 @@ export function statusOf(state: GlobalState): GlobalStatus {
     draining: state.draining,
     openRequests: state.requests.size,
     attempts: state.leases.size,
-    queued: { requests: state.queue.size, bytes: state.queuedBytes },
+    queued: { requests: state.queue.size, bytes: state.queue.bytes },
     conversations: state.memory.sizes,
     regions: [...state.regions.values()].map((region) => regionOf(state, region)),
   };
@@ -83,6 +89,7 @@ function regionOf(state: GlobalState, region: RegionState): RegionStatus {
     zone: region.config.zone,
     rollout: region.config.rollout,
     seen: isSeen(state, region),
+    silent: region.silence.silent,
     leaving: isLeaving(region),
     links: links.map(({ routerId, report, receivedMs }) => ({
       router: routerId,
@@ -112,6 +119,8 @@ function poolOf(state: GlobalState, pool: RegionPool): RegionPoolStatus {
     queuedRequests: sight?.queuedRequests ?? null,
     kvUsageRatio: sight?.kvUsageRatio ?? null,
     pausedForMs: pause === null || pause.untilMs <= nowMs ? null : pause.untilMs - nowMs,
+    resumes: pause === null || pause.untilMs > nowMs ? null : (pool.ramp?.window ?? null),
+    held: pool.held,
     spill: {
       ...{ share: gate.share, direction: gate.direction, turns: gate.turns },
       creditMs: purse.balanceMs(nowMs),

@@ -16,7 +16,9 @@ import type { RouteRequest } from '../policy/request-events.ts';
 import { ASSUMED_BYTES_PER_TOKEN, ASSUMED_PART_TOKENS } from '../policy/tokens.ts';
 import { chainOf, conversationOf, type Conversation } from './core-conversation.ts';
 import type { TenantFacts } from './events.ts';
+import { pauseOf } from './core-pause.ts';
 import { isLeaving, isSeen, queueMs } from './core-regions.ts';
+import { keepsAway } from './core-silence.ts';
 import type { GlobalState, RegionPool, RegionState, RequestState } from './core-state.ts';
 
 /** Where no region has told its own: 8,000 tokens a second. */
@@ -96,8 +98,8 @@ export function tokensOf(state: GlobalState, asked: RouteRequest): number {
 }
 
 /**
- * Where nothing is ready, what is on its way is waited for; and breakers never leave a request without a region that its
- * tenant has: the last are tried all the same.
+ * Where nothing is ready, what is on its way is waited for; and neither breakers nor silence leave a request without a
+ * region that its tenant has: the last are tried all the same.
  */
 function filter(state: GlobalState, request: RequestState, tenant: TenantFacts): FilteredRegions {
   const { model } = request.request;
@@ -111,11 +113,29 @@ function filter(state: GlobalState, request: RequestState, tenant: TenantFacts):
     hasCapacity: isComing(region, model),
   }));
   const soon = filterRegions(coming, demand);
-  if (soon.eligible.length > 0 || ![...soon.removed.values()].includes('breaker')) return soon;
+  const reasons = new Set(soon.removed.values());
+  const isUnsure = reasons.has('breaker') || reasons.has('silent');
+  if (soon.eligible.length > 0 || !isUnsure) return soon;
   return filterRegions(
-    coming.map((view) => ({ ...view, breakerOpen: false })),
+    coming.map((view) => ({ ...view, breakerOpen: false, silent: false })),
     demand,
   );
+}
+
+/** Another region than this one could take the request now. */
+export function isServedElsewhere(
+  state: GlobalState,
+  request: RequestState,
+  from: RegionState,
+): boolean {
+  const { tenant: name, model } = request.request;
+  const tenant = state.tenant(name);
+  if (tenant === null) return false;
+  const others = [...state.regions.values()].filter(
+    (region) => region !== from && !region.silence.silent,
+  );
+  const views = others.map((region) => viewFor(state, region, request));
+  return filterRegions(views, demandOf(tenant, model)).eligible.length > 0;
 }
 
 /** Some of its replicas are ready or on their way. */
@@ -124,7 +144,7 @@ function isComing(region: RegionState, model: string): boolean {
 }
 
 const OUT: ReadonlySet<RegionFilterReason> = new Set<RegionFilterReason>([
-  ...(['excluded', 'unseen', 'no_capacity', 'breaker'] as const),
+  ...(['excluded', 'unseen', 'no_capacity', 'breaker', 'silent'] as const),
 ]);
 
 /** Some region does not serve it now that its rules would let. */
@@ -140,7 +160,7 @@ function ruledHome(
 ): RegionState | null {
   const views = [...state.regions.values()].map((region) => ({
     ...viewFor(state, region, request),
-    ...{ seen: true, hasCapacity: true, breakerOpen: false, excluded: false },
+    ...{ seen: true, hasCapacity: true, breakerOpen: false, silent: false, excluded: false },
   }));
   const { eligible } = filterRegions(views, demandOf(tenant, request.request.model));
   const regions = eligible.flatMap((id) => state.regions.get(id) ?? []);
@@ -166,6 +186,7 @@ function viewFor(state: GlobalState, region: RegionState, request: RequestState)
     hasCapacity: sight !== null && sight.readyReplicas > 0 && !isLeaving(region),
     paused: false,
     breakerOpen: region.breaker.blocks(state.nowMs),
+    silent: keepsAway(region),
     excluded: request.tried.has(region.id),
   };
 }
@@ -201,7 +222,7 @@ function placeOf(state: GlobalState, input: PlaceInput): Place {
     estimate: known ? parts : null,
     prefillMs: parts.prefillMs,
     cachedTokens,
-    pausedUntilMs: pauseOf(state, pool, input.request),
+    pausedUntilMs: pauseOf(state, pool, input.request)?.untilMs ?? null,
   };
 }
 
@@ -219,13 +240,6 @@ function cachedIn(state: GlobalState, input: PlaceInput): number {
   const history = Math.min(tokens, size.promptTokens - 1);
   const kept = keptTokens(history, state.nowMs - atMs, pool.sight?.kvLifetimeMs ?? null);
   return Math.round(conversation.byText ? kept : kept * state.matchedById.of(asked.tenant));
-}
-
-function pauseOf({ nowMs }: GlobalState, pool: RegionPool, request: RequestState): number | null {
-  const { pause, region } = pool;
-  const all = pause !== null && request.request.priority >= pause.priority ? pause.untilMs : 0;
-  const untilMs = Math.max(all, request.askedToWaitMs.get(region.id) ?? 0);
-  return untilMs > nowMs ? untilMs : null;
 }
 
 /** The least distance; the first in the configuration of those that nobody has measured. */

@@ -22,7 +22,14 @@ import {
 } from './core-regions.ts';
 import { arrive, enter, forget, lookAtQueue, withdraw } from './core-requests.ts';
 import { spillMoves, STEP_MS, stepGates, tellDemand } from './core-spill.ts';
-import { GlobalState, newRegion, type GlobalCoreDeps, type LeaseState } from './core-state.ts';
+import { forgiveOwnStall, heard, lookForSilence } from './core-silence.ts';
+import {
+  GlobalState,
+  newRegion,
+  type GlobalCoreDeps,
+  type LeaseState,
+  type RegionState,
+} from './core-state.ts';
 import { statusOf, type GlobalStatus } from './core-status.ts';
 import type { GlobalCoreConfig, GlobalEffect, GlobalEvent } from './events.ts';
 
@@ -41,6 +48,7 @@ export class GlobalCore {
 
   handle(event: GlobalEvent, nowMs: number): GlobalEffect[] {
     const state = this.#state;
+    forgiveOwnStall(state, nowMs);
     state.nowMs = Math.max(nowMs, state.nowMs);
     if (state.nowMs - state.sweptMs >= STEP_MS) this.#sweep();
     this.#apply(event);
@@ -56,10 +64,8 @@ export class GlobalCore {
     const state = this.#state;
     const waits = state.queue.size > 0 || spillMoves(state);
     if (waits) return state.sweptMs + WAKE_MS;
-    const sends = [...state.regions.values()].some(({ pools }) =>
-      [...pools.values()].some(({ own }) => own.count > 0),
-    );
-    return sends ? state.sweptMs + 4 * WAKE_MS : null;
+    // A send that no report includes has its attempt under way; what is under way may be held by a region that is silent.
+    return state.leases.size > 0 ? state.sweptMs + 2 * WAKE_MS : null;
   }
 
   /** What would be decided for this request now. Changes nothing and draws nothing. */
@@ -84,6 +90,7 @@ export class GlobalCore {
     const state = this.#state;
     state.sweptMs = state.nowMs;
     sweepSends(state);
+    lookForSilence(state);
     stepGates(state);
     tellDemand(state);
   }
@@ -142,7 +149,7 @@ export class GlobalCore {
     } else {
       const region = state.regions.get(event.region);
       if (region === undefined) return;
-      if (event.kind === 'rtt') region.rtt.note(event.rttMs, event.over ?? 'link', state.nowMs);
+      if (event.kind === 'rtt') measured(state, region, event);
       else if (event.kind === 'warmth') region.warm = event.warm;
       else probed(state, region, event.result);
     }
@@ -152,6 +159,7 @@ export class GlobalCore {
     if (lease === undefined || lease.firstTokenMs !== null) return;
     lease.firstTokenMs = this.#state.nowMs;
     lease.region.firstTokenMs = this.#state.nowMs;
+    heard(this.#state, lease.region);
     // A stream may take minutes: others need not wait for its end.
     lease.region.breaker.showedLife(lease.id, this.#state.settings);
     noteServed(this.#state, lease, 0);
@@ -199,4 +207,14 @@ export class GlobalCore {
     }
     state.announced.length = 0;
   }
+}
+
+/** Only what runs answers a ping; a connection is accepted by whatever stands before it. */
+function measured(
+  state: GlobalState,
+  region: RegionState,
+  { rttMs, over = 'link' }: Extract<GlobalEvent, { kind: 'rtt' }>,
+): void {
+  region.rtt.note(rttMs, over, state.nowMs);
+  if (over === 'link') heard(state, region);
 }

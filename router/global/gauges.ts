@@ -45,6 +45,7 @@ function setRegionGauges(metrics: Metrics<MetricName>, regions: readonly RegionS
     );
   };
   replace('region_seen', ({ seen }) => Number(seen));
+  replace('region_silent', ({ silent }) => Number(silent));
   replace('region_links', ({ links }) => links.length);
   replace('region_rtt_seconds', ({ rttMs }) => seconds(rttMs));
   replace('region_warm', ({ warm }) => Number(warm));

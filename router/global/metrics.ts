@@ -257,6 +257,12 @@ export const METRICS = [
     labels: ['region'],
   },
   {
+    name: 'region_silent',
+    type: 'gauge',
+    help: '1 while nothing comes from the region for three reports’ time, though its connections may be open: one request at a time tries it, others go elsewhere where they may.',
+    labels: ['region'],
+  },
+  {
     name: 'region_links',
     type: 'gauge',
     help: "The region's routers that are connected.",

@@ -53,6 +53,7 @@ function regionLines(region: RegionStatus): string[] {
   const says = [
     ...(region.rollout === 'active' ? [] : [`rollout ${region.rollout}`]),
     region.seen ? 'seen' : 'not seen',
+    ...(region.silent ? ['silent'] : []),
     ...(region.leaving ? ['leaves'] : []),
     `${links.length} of ${routers ?? '?'} routers linked`,
     `round trip ${rttMs === null ? '?' : tenth(rttMs)} ms${warm ? ', warm' : ''}`,
@@ -81,6 +82,8 @@ function poolLine(pool: RegionPoolStatus): string {
     `spills ${percent(spill.share)}`,
     `${spill.out} out, ${spill.in} in, credit ${whole(spill.creditMs)} ms`,
     ...(pausedForMs === null ? [] : [`paused for ${whole(pausedForMs)} ms`]),
+    ...(pool.resumes === null ? [] : [`taken up again, ${pool.resumes} at a time`]),
+    ...(pool.held === 0 ? [] : [`${pool.held} wait for it here`]),
     `report ${reportAgoMs === null ? '?' : whole(reportAgoMs)} ms old`,
   ];
   return `  ${pool.pool.padEnd(16)} ${figures.join(', ')}`;

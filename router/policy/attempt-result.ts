@@ -10,6 +10,7 @@ export type FaultCause =
   | 'truncated'
   | 'first_token_timeout'
   | 'no_longer_allowed'
+  | 'region_silent'
   | 'stall'
   | 'bad_answer';
 

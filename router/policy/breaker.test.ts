@@ -34,6 +34,17 @@ describe('a breaker', () => {
     expect(breaker.blocks(5_002)).toBe(false);
   });
 
+  test('that may be tried sooner lets one request through then, and no sooner for being told of a later time', () => {
+    const breaker = broken();
+    breaker.mayTryFrom(9_000);
+    expect(breaker.opensAgainMs(0)).toBe(5_000);
+    breaker.mayTryFrom(2_000);
+    expect([breaker.blocks(1_999), breaker.state(2_000)]).toEqual([true, 'half_open']);
+    breaker.sent('trial', 2_000);
+    breaker.failed('trial', 2_100, SETTINGS);
+    expect(breaker.opensAgainMs(2_100)).toBe(12_100);
+  });
+
   test('closes by a trial that succeeds, opens for twice as long by one that fails', () => {
     const good = broken();
     good.sent('trial', 5_000);

@@ -3,6 +3,7 @@
 //   closed --n consecutive faults--> open --breakerOpenMs·2^k--> half-open --success--> closed
 //                                     ^------------ fault ------------'
 //
+// What shows that the target may be back brings half-open sooner, and closes nothing.
 // Half-open lets one request through at a time. Outcomes that say nothing about the target (the
 // client's own errors, back-pressure, a client that left) count neither way.
 
@@ -75,6 +76,11 @@ export class Breaker {
     this.#trial = null;
     this.#become('closed');
     this.#faults = settings.breakerFailures - 1;
+  }
+
+  /** It may be back: no request has to wait longer than until then to try it. */
+  mayTryFrom(atMs: number): void {
+    this.#openUntilMs = Math.min(this.#openUntilMs, atMs);
   }
 
   neutral(attempt: string): void {

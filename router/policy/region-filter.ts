@@ -27,6 +27,7 @@ export const REGION_FILTER_REASONS = [
   'no_capacity', // nothing ready, and nothing that comes
   'paused', // it asked for time
   'breaker',
+  'silent', // nothing comes from it any more, and one request tries it already
   'standby', // another group goes first
 ] as const;
 export type RegionFilterReason = (typeof REGION_FILTER_REASONS)[number];
@@ -50,6 +51,8 @@ export interface RegionView {
   readonly hasCapacity: boolean;
   readonly paused: boolean;
   readonly breakerOpen: boolean;
+  /** Absent: it is not. */
+  readonly silent?: boolean;
   readonly excluded: boolean;
 }
 
@@ -129,6 +132,7 @@ function removalOf(view: RegionView, demand: RegionDemand): RegionFilterReason |
   if (revision !== null && !served.some((each) => each.revision === revision)) return 'revision';
   if (!view.hasCapacity) return 'no_capacity';
   if (view.breakerOpen) return 'breaker';
+  if (view.silent === true) return 'silent';
   return view.paused ? 'paused' : null;
 }
 

@@ -81,8 +81,15 @@ export interface RequestAttempt {
   readonly predictedTtftMs: number | null;
 }
 
-/** `no_longer_allowed`: its tenant may not be served there any more. */
-export type AbortReason = 'client_gone' | 'first_token_timeout' | 'no_longer_allowed';
+/**
+ * `no_longer_allowed`: its tenant may not be served there any more. `region_silent`: nothing comes from the region, and
+ * another one may serve.
+ */
+export type AbortReason =
+  | 'client_gone'
+  | 'first_token_timeout'
+  | 'no_longer_allowed'
+  | 'region_silent';
 
 export type RequestEvent =
   | { readonly kind: 'tick' }

@@ -39,6 +39,7 @@ const CAUSES: Readonly<
   truncated: true,
   first_token_timeout: true,
   no_longer_allowed: true,
+  region_silent: true,
   stall: true,
   bad_answer: true,
 };

@@ -1,0 +1,132 @@
+// Pools that ask for time (429, 503, 529): nobody is sent there until then, and afterwards they are taken up in steps
+// (`ResumeRamp`), by their first tokens and by their own room: beyond one at a time only while their queue, with what this
+// router has sent since it was reported, is below the start threshold. What is more urgent than what was refused is not held back.
+
+import { pauseUntilMs } from '../policy/pause.ts';
+import { ResumeRamp } from '../policy/resume-ramp.ts';
+import { queueMs } from './core-regions.ts';
+import type { GlobalState, LeaseState, RegionPool, RequestState } from './core-state.ts';
+import type { Place } from './core-weigh.ts';
+
+/** How soon, at the least, one that is held back by steps could go, ms: nobody knows better. */
+const NEXT_STEP_MS = 250;
+
+/** Until when the request may not go there; null: it may. `byPool`: it is not alone in that. */
+export function pauseOf(
+  state: GlobalState,
+  pool: RegionPool,
+  request: RequestState,
+): { readonly untilMs: number; readonly byPool: boolean } | null {
+  const ownMs = request.askedToWaitMs.get(pool.region.id) ?? 0;
+  const poolMs = opensMs(state, pool, request.request.priority);
+  if (poolMs === null && ownMs <= state.nowMs) return null;
+  const byPool = poolMs !== null && poolMs >= ownMs;
+  return { untilMs: Math.max(poolMs ?? 0, ownMs), byPool };
+}
+
+/** What a client's own haste was refused for says nothing of how long others would wait: it alone waits. */
+export function pauseFor(
+  state: GlobalState,
+  { request, region, pool }: LeaseState,
+  retryAfterMs: number | null,
+): void {
+  const { nowMs } = state;
+  const { priority, clientDeadlineMs } = request.request;
+  if (clientDeadlineMs !== null) {
+    request.askedToWaitMs.set(region.id, pauseUntilMs(0, retryAfterMs, nowMs));
+    return;
+  }
+  const before = pool.pause !== null && pool.pause.untilMs > nowMs ? pool.pause : null;
+  const untilMs = pauseUntilMs(before?.untilMs ?? 0, retryAfterMs, nowMs);
+  pool.pause = { untilMs, priority: Math.min(priority, before?.priority ?? priority) };
+  pool.pausedAnew ||= pool.held > 0 && untilMs > (before?.untilMs ?? 0);
+  if (pool.ramp === null) pool.ramp = new ResumeRamp(untilMs, priority);
+  else pool.ramp.again(untilMs, priority);
+}
+
+/** An attempt goes to a pool that is taken up again. */
+export function noteResumed({ nowMs }: GlobalState, lease: LeaseState): void {
+  const { ramp } = lease.pool;
+  if (ramp?.concerns(lease.request.request.priority) === true) ramp.sent(lease.id, nowMs);
+}
+
+/** Looks at the queue: those whose time has come, and as many of each pool as it may be sent now. */
+export function letOut(state: GlobalState, place: (request: RequestState) => void): void {
+  const { queue, nowMs } = state;
+  for (const request of queue.takeDue(nowMs)) if (queue.has(request.request.id)) place(request);
+  for (const pool of queue.pools()) {
+    if (pool.pausedAnew) refuseHopeless(state, pool, place);
+    letOutOf(state, pool, place);
+  }
+}
+
+/** Forgets pauses that hold nobody back any more. */
+export function settlePause({ nowMs }: GlobalState, pool: RegionPool): void {
+  const { pause, ramp } = pool;
+  if (ramp === null || (pause !== null && pause.untilMs > nowMs)) return;
+  if (!ramp.isOver(pool.held, nowMs)) return;
+  pool.pause = null;
+  pool.ramp = null;
+}
+
+/** By when a request that waits for a pool is told that it waits in vain. */
+export function waitsUntilMs(state: GlobalState, { arrivedMs, request }: RequestState): number {
+  const clientMs = request.clientDeadlineMs ?? Number.POSITIVE_INFINITY;
+  return arrivedMs + Math.min(clientMs, state.settings.queueMaxWaitMs);
+}
+
+/** What to wait for where a place is paused. */
+export function waitFor(state: GlobalState, request: RequestState, place: Place) {
+  const pause = pauseOf(state, place.pool, request);
+  if (pause === null || !pause.byPool) {
+    return { dueMs: pause?.untilMs ?? state.nowMs, pool: null, workMs: 0 };
+  }
+  return { dueMs: waitsUntilMs(state, request), pool: place.pool, workMs: place.prefillMs };
+}
+
+function opensMs(state: GlobalState, pool: RegionPool, priority: number): number | null {
+  const { pause, ramp } = pool;
+  if (ramp === null) return null;
+  const isPaused = pause !== null && pause.untilMs > state.nowMs;
+  if (isPaused && priority >= pause.priority) return pause.untilMs;
+  if (!ramp.concerns(priority) || ramp.isOver(pool.held, state.nowMs)) return null;
+  if (ramp.takes(hasRoom(state, pool))) return null;
+  return state.nowMs + NEXT_STEP_MS;
+}
+
+/** By its own figures, as they are and as they have been of late, and by what was sent since; unknown is no room. */
+function hasRoom(state: GlobalState, pool: RegionPool): boolean {
+  const { spillStartMs } = state.settings;
+  const queue = queueMs(state, pool);
+  const last = pool.lastQueuesMs[1];
+  return queue !== null && last !== null && Math.max(queue, last) < spillStartMs;
+}
+
+function letOutOf(
+  state: GlobalState,
+  pool: RegionPool,
+  place: (request: RequestState) => void,
+): void {
+  // Who is held back again is not asked twice.
+  for (let left = pool.held; left > 0; left -= 1) {
+    const next = state.queue.firstHeld(pool);
+    if (next === null) break;
+    if (opensMs(state, pool, next.request.priority) !== null) return;
+    state.queue.takeHeld(pool);
+    place(next);
+  }
+  settlePause(state, pool);
+}
+
+/** The pause is longer than some may wait: they are told now. */
+function refuseHopeless(
+  state: GlobalState,
+  pool: RegionPool,
+  place: (request: RequestState) => void,
+): void {
+  pool.pausedAnew = false;
+  const untilMs = pool.pause?.untilMs ?? 0;
+  for (const request of state.queue.heldBy(pool)) {
+    if (waitsUntilMs(state, request) < untilMs) place(request);
+  }
+}

@@ -1,0 +1,70 @@
+// How a target is taken up again that had asked for time: in steps, not with all that has waited for it at once.
+//
+//   window    requests that may be owed a first token at a time: 1 at first, one more with each first token (so it doubles
+//             with each round of them), half as many with each that fails, 1 again where it asks for time anew
+//   headroom  beyond one at a time, only while the target has room by its own figures
+//
+// It is over once nobody is held back by it, or nothing has come for a while.
+
+/** Nobody has come for so long since its last one: whatever filled the target is over, ms. */
+const IDLE_MS = 30_000;
+
+export class ResumeRamp {
+  readonly #owed = new Set<string>();
+  #window = 1;
+  #movedMs: number;
+  #priority: number;
+
+  /** `priority`: of what it refused. What is more urgent is not held back. */
+  constructor(nowMs: number, priority: number) {
+    this.#movedMs = nowMs;
+    this.#priority = priority;
+  }
+
+  concerns(priority: number): boolean {
+    return priority >= this.#priority;
+  }
+
+  get window(): number {
+    return this.#window;
+  }
+
+  /** Whether one more may go now. `hasRoom`: by what the target says of itself. */
+  takes(hasRoom: boolean): boolean {
+    const owed = this.#owed.size;
+    return owed === 0 || (hasRoom && owed < this.#window);
+  }
+
+  sent(attempt: string, nowMs: number): void {
+    this.#owed.add(attempt);
+    this.#movedMs = nowMs;
+  }
+
+  /** Its first token has come. */
+  began(attempt: string, nowMs: number): void {
+    if (!this.#owed.delete(attempt)) return;
+    this.#window += 1;
+    this.#movedMs = nowMs;
+  }
+
+  /** It has ended, and had no first token where it is still owed one. */
+  ended(attempt: string, failed: boolean): void {
+    if (!this.#owed.delete(attempt)) return;
+    if (failed) this.#window = Math.max(1, Math.floor(this.#window / 2));
+  }
+
+  /** It asks for time anew: what it still answers of before says nothing of afterwards. */
+  again(nowMs: number, priority: number): void {
+    this.#owed.clear();
+    this.#window = 1;
+    this.#movedMs = nowMs;
+    this.#priority = Math.min(this.#priority, priority);
+  }
+
+  /** Nobody is held back by it any more. */
+  isOver(held: number, nowMs: number): boolean {
+    if (held > 0) return false;
+    const grown = this.#window > 1 && this.#owed.size < this.#window;
+    return grown || nowMs - this.#movedMs >= IDLE_MS;
+  }
+}
