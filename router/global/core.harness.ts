@@ -56,7 +56,7 @@ export const PLAIN_KEYS: ConversationKeys = {
 };
 /** Of the fleet that a rig belongs to. */
 export const RIG_HINTS = new PlacementHints('a secret of the rig');
-export const RIG_WALL_MS = 1_000_000;
+export const RIG_WALL_MS = 1_800_000_000_000;
 
 export function regionOf(id: string, more: Partial<RegionConfig> = {}): RegionConfig {
   return {
@@ -186,7 +186,7 @@ export class GlobalRig {
       routerId: `${region}/r` as RouterId,
       software: 'test',
       region: region as RegionId,
-      wallMs: 1_000_000,
+      wallMs: RIG_WALL_MS,
       ...more,
     };
   }
