@@ -181,7 +181,7 @@ function viewFor(state: GlobalState, region: RegionState, request: RequestState)
     rollout,
     certifications,
     tiers,
-    models: region.pools.size === 0 ? null : (sight?.models ?? []),
+    models: sight?.models ?? (knowsModels(region) ? [] : null),
     seen: isSeen(state, region),
     hasCapacity: sight !== null && sight.readyReplicas > 0 && !isLeaving(region),
     paused: false,
@@ -189,6 +189,12 @@ function viewFor(state: GlobalState, region: RegionState, request: RequestState)
     silent: keepsAway(region),
     excluded: request.tried.has(region.id),
   };
+}
+
+/** A pool that names none has heard of no replica yet: its routers have just started, or all its replicas are gone. */
+function knowsModels({ pools }: RegionState): boolean {
+  for (const { sight } of pools.values()) if (sight?.models.length === 0) return false;
+  return pools.size > 0;
 }
 
 interface PlaceInput {

@@ -475,6 +475,25 @@ describe('a refusal', () => {
     expect(JSON.stringify(refused)).not.toContain('sg');
   });
 
+  test('of a model is no certainty while a region has not heard what its replicas serve', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    rig.report('jp', { models: [], readyReplicas: 0, observedAgoMs: null });
+    expect(kindOf(rig.arrive())).toEqual(['refuse', 'no_region', null]);
+    rig.report('jp', { models: [{ name: 'x', revision: 'unknown', maxModelLen: null }] });
+    // Others have it, this tenant's region does not.
+    expect(refusalIn(rig.arrive())).toMatchObject({ code: 'model_not_available_in_region' });
+  });
+
+  test('of a model says that it is not there to a request that was called back, too', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    rig.report('eu', { models: [{ name: 'x', revision: 'unknown', maxModelLen: null }] });
+    const called = attemptIn(rig.arrive());
+    rig.configure({ tenants: new Map([['t', tenantOf(['eu'])]]) });
+    const fault = { kind: 'serverFault', cause: 'no_longer_allowed', detail: '' } as const;
+    const refused = refusalIn(rig.end(called.lease, fault));
+    expect(refused).toMatchObject({ code: 'model_not_available_in_region' });
+  });
+
   test('meets a tenant that is none of ours', () => {
     const rig = asia({ tenants: { u: tenantOf(null) } });
     expect(refusalIn(rig.arrive())).toMatchObject({ code: 'residency_violation' });

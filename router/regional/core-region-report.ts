@@ -201,6 +201,11 @@ export function modelsOf(pool: PoolState): readonly RegionModelReport[] {
   return [...rows.values()];
 }
 
+/** What its replicas are to serve, before any of them has said so; none: that is up to them. */
+export function configuredModels({ config }: PoolState): readonly RegionModelReport[] {
+  return config.models.map((name) => ({ name, revision: 'unknown', maxModelLen: null }));
+}
+
 function addRow(
   rows: Map<string, RegionModelReport>,
   { name, revision }: { readonly name: string; readonly revision: string },

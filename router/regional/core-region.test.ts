@@ -18,9 +18,11 @@ const POOL = 'pool' as PoolId;
 const WALL_MS = 1_700_000_000_000;
 const BUSY: AttemptResult = { kind: 'backPressure', status: 503, retryAfterMs: 60_000 };
 
-function rigOf(settings: Partial<UplinkSettings> = {}): CoreRig {
+/** `models`: configured ones of its pool. */
+function rigOf(settings: Partial<UplinkSettings> = {}, models?: readonly string[]): CoreRig {
   return new CoreRig({
     uplink: { region: REGION, settings: { ...UPLINK_DEFAULTS, ...settings } },
+    ...(models === undefined ? {} : { pools: [{ id: 'pool' as PoolId, models, aliases: {} }] }),
   });
 }
 
@@ -301,12 +303,25 @@ describe('what a report says of a pool', () => {
   });
 
   test('names them as soon as the first agent has told them', () => {
-    const rig = rigOf();
+    const rig = rigOf({}, []);
     const [before] = reportsIn(welcomed(rig));
     expect(before?.pools[0]?.models).toEqual([]);
     rig.ready('a', { models: [{ id: 'm', maxModelLen: null, loras: [] }] });
     const [after] = reportsIn(rig.pass(1_000));
     expect(after?.pools[0]?.models.map(({ name }) => name)).toEqual(['m']);
+  });
+
+  test('names the models that are configured before any agent has told them', () => {
+    const rig = rigOf({}, ['m', 'n']);
+    const [before] = reportsIn(welcomed(rig));
+    const row = { revision: 'unknown', maxModelLen: null };
+    expect(before?.pools[0]?.models).toEqual([
+      { name: 'm', ...row },
+      { name: 'n', ...row },
+    ]);
+    rig.ready('a', { revision: 'r1', models: [{ id: 'm', maxModelLen: null, loras: [] }] });
+    const [after] = reportsIn(rig.pass(1_000));
+    expect(after?.pools[0]?.models).toEqual([{ name: 'm', revision: 'r1', maxModelLen: null }]);
   });
 
   test('shows a queue that the router holds back, while its replicas are hardly waiting', () => {

@@ -24,7 +24,7 @@ import { regionQueueMs } from '../policy/region-estimate.ts';
 import type { TierFacts } from '../policy/request-events.ts';
 import { CreditGiver } from '../policy/spill-credit.ts';
 import { routersOf } from './core-outlook.ts';
-import { headroomMs, modelsOf, poolReport } from './core-region-report.ts';
+import { configuredModels, headroomMs, modelsOf, poolReport } from './core-region-report.ts';
 import type { GlobalLink, RegionTier, Told } from './core-region-state.ts';
 import type { LeaseState, PoolState, RegionalState } from './core-state.ts';
 
@@ -152,7 +152,7 @@ function look(state: RegionalState, pool: PoolState): RegionPoolReport {
     models = { atMs: nowMs, rows: modelsOf(pool) };
     tier.models.set(pool.id, models);
   }
-  return poolReport(state, pool, models.rows);
+  return poolReport(state, pool, models.rows.length > 0 ? models.rows : configuredModels(pool));
 }
 
 /** As the least patient of them asks. */
