@@ -5,6 +5,7 @@ import type { Usage } from '../../shared/protocol/messages.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import { closeLease, noteServed } from './core-attempts.ts';
 import { bare } from './core-decide.ts';
+import { isLostRouter, isNewLoss } from './core-lost-router.ts';
 import { pauseFor } from './core-pause.ts';
 import { failedAt, unreachable } from './core-regions.ts';
 import { finish, forget, place } from './core-requests.ts';
@@ -32,15 +33,17 @@ export function attemptEnded(
     failed: result.kind === 'serverFault' || result.kind === 'connectFailed',
   });
   if (isAnswer(result)) heard(state, lease.region);
-  if (lease.withdrawn) lease.region.breaker.neutral(lease.id);
-  else noteHealth(state, lease, result);
+  const isLost = isLostRouter(state, lease, result);
+  if (lease.withdrawn || (isLost && !isNewLoss(state, lease.region))) {
+    lease.region.breaker.neutral(lease.id);
+  } else noteHealth(state, lease, result);
   if (result.kind === 'complete') {
     noteServed(state, lease, result.usage?.completionTokens ?? 0);
     if (result.usage !== null) learn(state, request, result.usage);
   }
   if (committed || request.gone) forget(state, request);
   else if (lease.withdrawn && result.kind !== 'complete') place(state, request);
-  else if (isRetryable(result)) retry(state, lease, result);
+  else if (isRetryable(result)) retry(state, lease, { result, isLost });
   else forget(state, request);
 }
 
@@ -96,17 +99,22 @@ function learn(state: GlobalState, request: RequestState, usage: Usage): void {
   }
 }
 
-function retry(state: GlobalState, lease: LeaseState, result: AttemptResult): void {
+function retry(
+  state: GlobalState,
+  lease: LeaseState,
+  { result, isLost }: { readonly result: AttemptResult; readonly isLost: boolean },
+): void {
   const { settings, nowMs } = state;
   const { request, region } = lease;
+  if (isLost) request.lostIn.add(region.id);
   request.failure = failureOf(state, lease, result);
   // Once: a region whose new connections break too has failed it.
   const isStale = result.kind === 'staleConnection' && !request.metStale;
   if (isStale) request.metStale = true;
-  if (!isStale && result.kind !== 'backPressure') request.tried.add(region.id);
+  if (!isStale && !isLost && result.kind !== 'backPressure') request.tried.add(region.id);
   // What a region takes along when it dies is no more than was under way there: nothing new goes in, and nobody is to pay.
-  const isFree = isStale || region.breaker.state(nowMs) === 'open';
-  const attemptsMax = settings.maxAttempts + Number(request.metStale);
+  const isFree = isStale || isLost || region.breaker.state(nowMs) === 'open';
+  const attemptsMax = settings.maxAttempts + Number(request.metStale) + request.lostIn.size;
   const { clientDeadlineMs } = request.request;
   const { failure } = request;
   if (clientDeadlineMs !== null && nowMs >= request.arrivedMs + clientDeadlineMs) {

@@ -42,6 +42,7 @@ export function enter(state: GlobalState, request: RouteRequest): RequestState {
     arrivedMs: state.nowMs,
     attempts: 0,
     tried: new Set(),
+    lostIn: new Set(),
     metStale: false,
     askedToWaitMs: new Map(),
     counted: false,

@@ -66,6 +66,8 @@ export interface RegionState {
   /** When it last gave anybody a first token. */
   firstTokenMs: number;
   readonly silence: Silence;
+  /** When one of its routers was last lost. */
+  lostMs: number;
   /** Of the last send. */
   seq: number;
   probe: (RegionProbe & { readonly atMs: number }) | null;
@@ -125,6 +127,8 @@ export interface RequestState {
   attempts: number;
   /** Regions that failed it. */
   readonly tried: Set<RegionId>;
+  /** Regions that have lost a router under it, and may be tried once more. */
+  readonly lostIn: Set<RegionId>;
   metStale: boolean;
   /** Regions that refused it for its own haste, and until when: nobody else is kept away from them. */
   readonly askedToWaitMs: Map<RegionId, number>;
@@ -248,6 +252,7 @@ export function newRegion(config: RegionConfig): RegionState {
     dead: false,
     firstTokenMs: Number.NEGATIVE_INFINITY,
     silence: newSilence(),
+    lostMs: Number.NEGATIVE_INFINITY,
     seq: 0,
     probe: null,
     probeIsNews: true,

@@ -208,11 +208,12 @@ export class GlobalRig {
     link: string,
     pool: Partial<RegionPoolReport> = {},
     arrived: readonly number[] = [],
+    routers = 1,
   ): GlobalEffect[] {
     const seq = (this.#seqs.get(link) ?? -1) + 1;
     this.#seqs.set(link, seq);
     const pools = [poolReport(pool)];
-    return this.say(link, { kind: 'report', seq, pools, routers: 1, draining: false, arrived });
+    return this.say(link, { kind: 'report', seq, pools, routers, draining: false, arrived });
   }
 
   grant(link: string, prefillMs: number, lifeMs = 5_000): GlobalEffect[] {
