@@ -22,6 +22,7 @@ export function openAttempt(state: GlobalState, request: RequestState, opening: 
   const isLight = request.request.work === 'light';
   request.attempts += 1;
   request.promisedTokens = promisedTokens(opening);
+  request.promiseKept = null;
   const id = leaseIdOf(request.request.id, request.attempts);
   const seq = noteSend(state, pool, isLight ? 0 : prefillMs);
   const deadlines = deadlinesOf(state, request, place);
@@ -80,7 +81,7 @@ function attemptOf(
     residency: tenant.residency,
     zones: zonesOf(state, tenant),
     conversation: conversation?.key ?? null,
-    byId: conversation?.idKey ?? null,
+    byId: conversation?.vouched === true ? conversation.idKey : null,
     hint: request.request.hint === undefined ? null : hintedTimes(state, conversation),
     away,
     awayForMs: away ? Math.max(0, state.nowMs - sinceMs) : 0,
@@ -107,7 +108,9 @@ export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: 
   const region = lease.region.id;
   const dwelling = { region, tokens, atMs: state.nowMs, sinceMs, movedMs };
   state.memory.noted(key, dwelling, state.settings);
-  if (idKey !== null) state.memory.noted(idKey, dwelling, state.settings);
+  if (idKey === null) return;
+  const vouched = lease.request.promiseKept ?? turn.vouched;
+  state.memory.noted(idKey, { ...dwelling, vouched }, state.settings);
 }
 
 export function closeLease(
@@ -180,7 +183,7 @@ function hintedTimes(state: GlobalState, turn: ConversationTurn | null): HintedT
   };
 }
 
-/** Of its history, as its id tells it where its text does not. */
+/** Of its history, as its id tells it. */
 function promisedTokens({ place, weighing }: Opening): number | null {
   const { byId, promptTokens } = weighing;
   return byId?.region === place.region.id ? Math.min(byId.tokens, promptTokens) : null;
@@ -212,6 +215,7 @@ function turnOf(
   return {
     key,
     idKey: idKeyOf(request),
+    vouched: weighing.byId?.vouched === true,
     promptTokens,
     sinceMs: stays ? lives.sinceMs : state.nowMs,
     movedMs: stays ? lives.movedMs : movedNow,

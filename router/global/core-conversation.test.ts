@@ -10,6 +10,7 @@ import {
   type GlobalRig,
   kindOf,
   RIG_HINTS,
+  RESET,
   RIG_WALL_MS,
   tenantOf,
   turnsOf,
@@ -31,20 +32,60 @@ function usage(cachedTokens: number | null) {
   return { kind: 'complete', usage: tokens } as const;
 }
 
+/** A turn of a conversation whose text nobody knows. */
+function turn(rig: GlobalRig, { cached }: { readonly cached: number | null }) {
+  const attempt = attemptIn(rig.arrive({ conversationId: ID, prompts: unseen() }));
+  rig.end(attempt.lease, usage(cached));
+  return attempt;
+}
+
 const known = (effects: ReturnType<GlobalRig['arrive']>) => decisionIn(effects)?.conversation;
 
 describe('an id', () => {
   test('keeps a conversation in place whose text is another one each time', () => {
     const rig = asia();
-    const first = attemptIn(rig.arrive({ conversationId: ID, prompts: unseen() }));
-    expect(first).toMatchObject({ region: 'jp', byId: 't/m#chat-1' });
-    rig.end(first.lease, COMPLETE);
+    turn(rig, { cached: 0 });
+    turn(rig, { cached: 900 });
     rig.handle({ kind: 'rtt', region: 'sg' as RegionId, rttMs: 5 });
     expect(attemptIn(rig.arrive({ prompts: unseen() })).region).toBe('sg');
     const next = rig.arrive({ conversationId: ID, prompts: unseen() });
     expect(kindOf(next)).toEqual(['send', 'affinity', 'jp']);
     expect(known(next)).toBe('id');
-    expect(attemptIn(next)).toMatchObject({ away: true, predictedCachedTokens: 999 });
+    expect(attemptIn(next)).toMatchObject({
+      ...{ away: true, predictedCachedTokens: 999, byId: 't/m#chat-1' },
+    });
+  });
+
+  test('counts as long as answers under it find most of its history in the cache', () => {
+    const rig = asia();
+    const told = [0, 900, 900, 100, 900].map((cached) => turn(rig, { cached }).byId !== null);
+    expect(told).toEqual([false, false, true, true, false]);
+    expect(turn(rig, { cached: null }).byId).not.toBeNull();
+    expect(turn(rig, { cached: 0 }).byId).not.toBeNull();
+    rig.handle({ kind: 'rtt', region: 'sg' as RegionId, rttMs: 5 });
+    // What shares an id and nothing else is new each time.
+    expect(kindOf(rig.arrive({ conversationId: ID, prompts: unseen() }))).toEqual([
+      ...['send', 'home', 'sg'],
+    ]);
+  });
+
+  test('proves itself also in turns that their text finds', () => {
+    const rig = asia();
+    for (const [turns, cached] of [[1, 0] as const, [2, 900] as const]) {
+      const prompts = [turnsOf(7, turns)];
+      rig.end(attemptIn(rig.arrive({ conversationId: ID, prompts })).lease, usage(cached));
+    }
+    expect(known(rig.arrive({ conversationId: ID, prompts: unseen() }))).toBe('id');
+  });
+
+  test('that has not proved itself follows nothing abroad', () => {
+    const rig = asia();
+    const failed = attemptIn(rig.arrive({ conversationId: ID, prompts: unseen() }));
+    const abroad = attemptIn(rig.end(failed.lease, RESET));
+    expect(abroad).toMatchObject({ region: 'sg', away: true, byId: null });
+    rig.end(abroad.lease, usage(null));
+    const next = rig.arrive({ conversationId: ID, prompts: unseen() });
+    expect(kindOf(next)).toEqual(['send', 'home', 'jp']);
   });
 
   test('is known of by a router that never saw it, where a region tells it', () => {
@@ -107,27 +148,6 @@ describe('an id', () => {
     rig.pass(60_000);
     for (const region of ['jp', 'sg', 'eu']) rig.report(region);
     expect(attemptIn(ask()).region).toBe('sg');
-  });
-
-  test('of a tenant whose ids are none of conversations says nothing, until they are', () => {
-    const rig = asia();
-    let n = 0;
-    const turn = (cached: number): string => {
-      n += 1;
-      // Each id is used twice: what its first request left is what its second one finds.
-      const conversationId = `id-${Math.floor(n / 2)}`;
-      const attempt = attemptIn(rig.arrive({ conversationId, prompts: unseen() }));
-      rig.end(attempt.lease, usage(cached));
-      return attempt.region;
-    };
-    for (let k = 0; k < 60; k += 1) turn(0);
-    away(rig, 't/m#chat-1');
-    const named = () => rig.arrive({ conversationId: ID, prompts: unseen() });
-    expect(kindOf(named())).toEqual(['send', 'home', 'jp']);
-    for (let k = 0; k < 60; k += 1) turn(900);
-    away(rig, 't/m#chat-2');
-    const other = rig.arrive({ conversationId: 'chat-2', prompts: unseen() });
-    expect(kindOf(other)).toEqual(['send', 'affinity', 'sg']);
   });
 
   test('for everything does not keep a hot region from spilling', () => {

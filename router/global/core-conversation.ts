@@ -3,8 +3,9 @@
 //   text    its last turn's end is known: that is where its cache is, whatever else is said
 //   else    the newest of what is known by an earlier end of a turn, by its client's id, and by a hint that names either
 //   id      where the text says nothing (a client that edits or condenses its history, a prompt without turns). It counts
-//           while it is used as one conversation (`turn-pace.ts`), and while a tenant's ids mostly turn out to be: what they
-//           promised was found in caches
+//           while it is used as one conversation (`turn-pace.ts`), and as long as it has proved to be one: the last answer
+//           under it found most of its history in the cache. What shares an id and nothing else is new each time, and goes
+//           abroad on credit alone
 //   hint    what another global router remembered, signed; good for the conversation that it was given for and no other
 //
 // What is found is used where the filter lets it: no id and no hint makes a region eligible.
@@ -27,8 +28,6 @@ export type Conversation =
       readonly kind: 'lives';
       readonly dwelling: Dwelling;
       readonly by: KnownBy;
-      /** Its text was found there: its history is in the cache. An id promises that less surely. */
-      readonly byText: boolean;
     }
   /** Nobody knows where it lives, so it lives at home. */
   | { readonly kind: 'unknown' }
@@ -83,10 +82,9 @@ export function conversationOf(state: GlobalState, request: RequestState): Found
   if (chain === null) return NEW;
   const named = namedOf(state, request, chain);
   const text = byText(state, asked.tenant, { ends: chain.turnEnds, placement: named.placement });
-  if (text !== null && text.isLast) return livesBy(text, null);
   const id = byId(state, named);
-  const isHeeded =
-    id !== null && state.matchedById.of(asked.tenant) >= state.settings.affinityMatchedRatio;
+  if (text !== null && text.isLast) return livesBy(text, id?.dwelling ?? null);
+  const isHeeded = id?.dwelling.vouched === true;
   const found = isHeeded && (text === null || id.dwelling.atMs > text.dwelling.atMs) ? id : text;
   if (found !== null) return livesBy(found, id?.dwelling ?? null);
   const share = state.matched.of(asked.tenant);
@@ -103,13 +101,12 @@ export function idKeyOf({ named }: RequestState): string | null {
 interface Trace {
   readonly dwelling: Dwelling;
   readonly by: KnownBy;
-  readonly byText: boolean;
   /** Its last turn: nothing newer can be known. */
   readonly isLast: boolean;
 }
 
-function livesBy({ dwelling, by, byText: isText }: Trace, id: Dwelling | null): Found {
-  return { conversation: { kind: 'lives', dwelling, by, byText: isText }, byId: id };
+function livesBy({ dwelling, by }: Trace, byId: Dwelling | null): Found {
+  return { conversation: { kind: 'lives', dwelling, by }, byId };
 }
 
 function byText(
@@ -139,7 +136,7 @@ function atEnd(
     const newest = newer(dwelling, hinted);
     if (newest === null) continue;
     const by = newest === dwelling ? 'text' : 'hint';
-    return { dwelling: newest, by, byText: true, isLast };
+    return { dwelling: newest, by, isLast };
   }
   return null;
 }
@@ -151,7 +148,7 @@ function byId(state: GlobalState, { idKeys, placement }: Named): Trace | null {
     const newest = newer(dwelling, hinted);
     if (newest === null) continue;
     const by = newest === dwelling ? 'id' : 'hint';
-    return { dwelling: newest, by, byText: false, isLast: false };
+    return { dwelling: newest, by, isLast: false };
   }
   return null;
 }
@@ -169,6 +166,8 @@ function dwellingOf(state: GlobalState, placement: Placement): Dwelling {
   return {
     ...{ region: region as RegionId, tokens, atMs: local(atMs), sinceMs: local(sinceMs) },
     movedMs: movedMs === null ? null : local(movedMs),
+    // An id that had not proved itself is in no hint.
+    vouched: true,
   };
 }
 

@@ -38,8 +38,8 @@ export function attemptEnded(
     lease.region.breaker.neutral(lease.id);
   } else noteHealth(state, lease, result);
   if (result.kind === 'complete') {
-    noteServed(state, lease, result.usage?.completionTokens ?? 0);
     if (result.usage !== null) learn(state, request, result.usage);
+    noteServed(state, lease, result.usage?.completionTokens ?? 0);
   }
   if (committed || request.gone) forget(state, request);
   else if (lease.withdrawn && result.kind !== 'complete') place(state, request);
@@ -95,7 +95,7 @@ function learn(state: GlobalState, request: RequestState, usage: Usage): void {
   }
   if (request.promisedTokens !== null && usage.cachedTokens !== null) {
     const promised = Math.min(request.promisedTokens, usage.promptTokens);
-    state.matchedById.note(asked.tenant, usage.cachedTokens >= MATCHED_RATIO * promised);
+    request.promiseKept = usage.cachedTokens >= MATCHED_RATIO * promised;
   }
 }
 

@@ -54,6 +54,7 @@ export function enter(state: GlobalState, request: RouteRequest): RequestState {
     failure: null,
     named: null,
     promisedTokens: null,
+    promiseKept: null,
   };
 }
 

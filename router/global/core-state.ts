@@ -144,8 +144,10 @@ export interface RequestState {
   failure: Failure | null;
   /** What it says of its conversation beside its text; null: not looked at yet. */
   named: Named | null;
-  /** Tokens that its id alone says are in the cache of the region that it was sent to; null: it says nothing of that one. */
+  /** Tokens that its id says are in the cache of the region that it was sent to; null: it says nothing of that one. */
   promisedTokens: number | null;
+  /** Most of them were, as its answer tells; null: it does not tell, or has not come. */
+  promiseKept: boolean | null;
 }
 
 export interface LeaseState {
@@ -170,6 +172,8 @@ export interface ConversationTurn {
   readonly key: string;
   /** By its client's id; null: it has none that counts. */
   readonly idKey: string | null;
+  /** It had proved itself before this turn. */
+  readonly vouched: boolean;
   readonly promptTokens: number;
   readonly sinceMs: number;
   readonly movedMs: number | null;
@@ -185,8 +189,6 @@ export class GlobalState {
   readonly leases = new Map<LeaseId, LeaseState>();
   readonly memory = new ConversationMemory();
   readonly matched = new MatchedShare();
-  /** Of prompts whose place their ids alone told: how many were found there. */
-  readonly matchedById = new MatchedShare();
   readonly pace = new TurnPace();
   readonly budget = new RetryBudget();
   readonly queue = new WaitingRoom();

@@ -52,7 +52,7 @@ export interface Weighing {
   /** The nearest by rules alone: what is served elsewhere while that one is out is away from home. */
   readonly homeByRule: RegionState | null;
   readonly conversation: Conversation;
-  /** Where its id alone says that it lives, heeded or not; null: nowhere, or its text says it. */
+  /** Where its id says that it lives, heeded or not; null: it says nothing. */
   readonly byId: Dwelling | null;
   readonly promptTokens: number;
 }
@@ -245,7 +245,7 @@ function cachedIn(state: GlobalState, input: PlaceInput): number {
   const { tokens, atMs } = conversation.dwelling;
   const history = Math.min(tokens, size.promptTokens - 1);
   const kept = keptTokens(history, state.nowMs - atMs, pool.sight?.kvLifetimeMs ?? null);
-  return Math.round(conversation.byText ? kept : kept * state.matchedById.of(asked.tenant));
+  return Math.round(kept);
 }
 
 /** The least distance; the first in the configuration of those that nobody has measured. */

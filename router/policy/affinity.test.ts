@@ -43,6 +43,7 @@ describe('what a region reports as away from home', () => {
     memory.reported(by, away(['a']), at(1_000));
     expect(memory.find('a', LIMITS, 1_000)).toEqual({
       ...{ region: THERE, tokens: 10, atMs: 900, sinceMs: 500, movedMs: 500 },
+      vouched: true,
     });
     memory.reported(by, away([], { gone: ['a'] }), at(1_100));
     expect(memory.find('a', LIMITS, 1_100)).toBeNull();

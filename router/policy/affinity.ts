@@ -24,6 +24,11 @@ export interface Dwelling {
   readonly sinceMs: number;
   /** When it last moved for load; null: never, as far as is known. */
   readonly movedMs: number | null;
+  /**
+   * Known by its client's id alone: the last answer under that id found most of its history in the cache, as far as this
+   * router has seen, or as another one had before it told of it. Absent: nothing of the kind is known.
+   */
+  readonly vouched?: boolean;
 }
 
 /** Ends of turns that are looked up, from the last on: a client that edits its history keeps its beginning. */
@@ -119,7 +124,8 @@ export class ConversationMemory {
     for (const { key, tokens, idleMs, awayForMs } of report.here) {
       const { nowMs, limits } = at;
       const sinceMs = nowMs - Math.min(awayForMs, AWAY_FOR_MAX_MS);
-      const dwelling = { region, tokens, atMs: nowMs - idleMs, sinceMs, movedMs: sinceMs };
+      const since = { sinceMs, movedMs: sinceMs, vouched: true };
+      const dwelling = { region, tokens, atMs: nowMs - idleMs, ...since };
       const before = this.#away.get(key);
       if (before !== null && before.dwelling.atMs > dwelling.atMs) continue;
       if (before !== null) this.#told.get(before.reporter)?.delete(key);
