@@ -215,7 +215,7 @@ export const METRICS = [
   {
     name: 'tier_refusals_total',
     type: 'counter',
-    help: 'Attempts that a region refused as none of its own (401, 403, 421): keys, clocks or residency of the two tiers do not agree.',
+    help: 'Attempts and probes that a region refused as none of its own (401, 403, 421): keys, clocks or residency of the two tiers do not agree.',
     labels: ['region', 'status'],
   },
   {

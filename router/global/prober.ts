@@ -6,7 +6,8 @@
 //                 (`Server-Timing`), so that a fast engine is not mistaken for a buffer
 //   busy          429, 503, 529: it lives and has no room
 //
-// A region without a model that generates is not probed. What is found goes to the core; the first time that streams are
+// A model that generates nothing (embeddings, say) is not asked again before the others; a region without any that does
+// is not probed. What is found goes to the core; the first time that streams are
 // held back, and the first time that they are not, is said in the log.
 
 import type { Dispatcher } from 'undici';
@@ -58,6 +59,10 @@ interface Probed {
   /** Of the interval, until the next: routers that were started together do not stay together. */
   spread: number;
   running: boolean;
+  /** Which of its models, in their order. */
+  model: number;
+  /** Of the last good one. */
+  ttftMs: number | null;
   heldBack: boolean | null;
 }
 
@@ -71,6 +76,8 @@ const UNPROBED: Readonly<Probed> = {
   beganMs: Number.NEGATIVE_INFINITY,
   spread: 1,
   running: false,
+  model: 0,
+  ttftMs: null,
   heldBack: null,
 };
 
@@ -100,25 +107,49 @@ export class RegionProber {
     const options = this.deps.options();
     const nowMs = runtime.clock.nowMs();
     const regions = this.deps.regions();
-    for (const id of this.probed.keys()) {
-      if (!regions.some((region) => region.id === id)) this.probed.delete(id);
-    }
+    this.forget(regions);
     if (options === null) return;
     for (const region of regions) {
       const state = this.probed.get(region.id) ?? { ...UNPROBED };
       this.probed.set(region.id, state);
-      const [model] = this.deps.modelsOf(region.id).keys();
       const isDue = nowMs >= state.beganMs + options.intervalMs * state.spread;
-      if (state.running || !isDue || region.rollout === 'off' || model === undefined) continue;
+      if (state.running || !isDue || region.rollout === 'off') continue;
+      const models = [...this.deps.modelsOf(region.id).keys()];
+      const model = models[state.model % Math.max(1, models.length)];
+      if (model === undefined) continue;
       state.beganMs = nowMs;
       state.spread = 0.9 + 0.2 * runtime.random.next();
       state.running = true;
       void this.probe(region, { model, options }).then((outcome) => {
         state.running = false;
         this.deps.connections.look(region.id);
-        if (outcome !== null) this.tell(region.id, state, outcome);
+        if (outcome === null) state.model += 1;
+        else this.tell(region.id, state, outcome);
       });
     }
+  }
+
+  /** Regions that are configured no more leave the exposition, too. */
+  private forget(regions: readonly RegionOptions[]): void {
+    let gone = false;
+    for (const id of this.probed.keys()) {
+      if (!regions.some((region) => region.id === id)) gone = this.probed.delete(id);
+    }
+    if (gone) this.show();
+  }
+
+  private show(): void {
+    const rows = (read: (state: Probed) => number | null) =>
+      [...this.probed].map(([region, state]) => ({ labels: { region }, value: read(state) }));
+    const { metrics } = this.deps;
+    metrics.replace(
+      'region_probe_ttft_seconds',
+      rows(({ ttftMs }) => (ttftMs === null ? null : ttftMs / 1_000)),
+    );
+    metrics.replace(
+      'region_probe_buffered',
+      rows(({ heldBack }) => (heldBack === null ? null : Number(heldBack))),
+    );
   }
 
   private tell(region: RegionId, state: Probed, result: RegionProbe): void {
@@ -127,14 +158,14 @@ export class RegionProber {
     metrics.add('region_probes_total', { region, result: result.kind });
     if (result.kind === 'good') {
       const { ttftMs, buffered } = result;
-      metrics.set('region_probe_ttft_seconds', ttftMs / 1_000, { region });
-      if (buffered !== null) metrics.set('region_probe_buffered', Number(buffered), { region });
       const before = state.heldBack ?? false;
       if (buffered !== null && buffered !== before) {
         if (buffered) runtime.log.warn({ region, ttftMs }, 'streams_held_back');
         else runtime.log.info({ region }, 'streams_pass');
       }
       state.heldBack = buffered ?? state.heldBack;
+      state.ttftMs = ttftMs;
+      this.show();
     }
     post({ kind: 'probed', region, result });
   }

@@ -90,7 +90,11 @@ export class GlobalShell {
     );
   }
 
-  readonly post = (event: GlobalEvent): void => this.driver.post(event);
+  readonly post = (event: GlobalEvent): void => {
+    this.driver.post(event);
+    if (event.kind !== 'probed' || event.result.kind !== 'failed') return;
+    this.sayWhoseFault(event.region, event.result.detail);
+  };
 
   /** What signs for a region; null where there is none. */
   keyOf(region: string) {

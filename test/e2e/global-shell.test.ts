@@ -342,6 +342,37 @@ describe('a synthetic generation through the whole path', () => {
     await until(() => tier.lines.some(({ msg }) => msg === 'streams_pass'));
   });
 
+  test('asks the next model where the first generates nothing, and shows no region that is gone', async () => {
+    const { home, far, tier } = await two({ reloadable: { probes: PROBES } });
+    const row = { revision: 'unknown', maxModelLen: null };
+    const models = [
+      { name: 'embeds', ...row },
+      { name: MODEL, ...row },
+    ];
+    home.report({ models });
+    const answers = home.script;
+    home.script = (received, response) =>
+      received.body.toString().includes('"embeds"')
+        ? statusOf(400, '{}')(received, response)
+        : answers(received, response);
+    const shown = async () => Object.keys(await tier.metric('region_probe_ttft_seconds'));
+    await until(async () => (await shown()).length === 2);
+    tier.router.reload({ ...tier.options.reloadable, regions: [far.options] });
+    await until(async () => (await shown()).join() === 'region="far"');
+  });
+
+  test('says who does not know it, users or none', async () => {
+    const { home, tier } = await two({ reloadable: { probes: PROBES } });
+    home.script = statusOf(401, '{}');
+    await until(() => tier.lines.some(({ msg }) => msg === 'region_refuses_tier'));
+    const said = tier.lines.filter(({ msg }) => msg === 'region_refuses_tier');
+    expect(said[0]).toMatchObject({ region: 'home', status: 401 });
+    await until(
+      async () =>
+        ((await tier.metric('tier_refusals_total'))['region="home",status="401"'] ?? 0) > 0,
+    );
+  });
+
   test('takes a region that has no room for busy, and one that answers with nonsense for failed', async () => {
     const { home, far, tier } = await two({ reloadable: { probes: PROBES } });
     home.script = statusOf(429, '{}');
