@@ -1,22 +1,12 @@
 // What a global router measures. The table makes the instruments, `/metrics` and the reference page.
 
-import { ERROR_CODES } from '../../shared/errors.ts';
 import { CONVERSATION_SIGHTS } from '../../shared/model/global-decision.ts';
-import { LIMITS } from '../../shared/model/limit.ts';
 import type { MetricDefinition } from '../../shared/runtime/metrics.ts';
-import { REFUSED_CREDENTIALS } from '../gateway/client-door.ts';
-import { ABORT_STAGES } from '../gateway/request-log.ts';
+import { gatewayMetrics } from '../gateway/gateway-metrics.ts';
 import { HINT_RESULTS } from './core-conversation.ts';
 
 /** Requests through both tiers are counted in both: the prefix keeps them apart. */
 export const METRICS_PREFIX = 'spillway_global_';
-
-const SECONDS = [0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 40, 80, 160];
-const TOKEN_SECONDS = [0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 5];
-const ERROR_SECONDS = [
-  -10, -3, -1, -0.5, -0.2, -0.1, -0.05, -0.02, 0, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 3, 10,
-];
-const ERROR_RATIO = [-0.8, -0.5, -0.3, -0.2, -0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5];
 
 /** Where a request went. */
 const PLACE = ['region', 'pool'] as const;
@@ -28,122 +18,7 @@ export const METRICS = [
     help: 'Always 1; the labels name what runs.',
     labels: ['version', 'zone'],
   },
-  {
-    name: 'requests_total',
-    type: 'counter',
-    help: 'Requests that have ended, by route and outcome.',
-    labels: ['route', ...PLACE, 'outcome'],
-  },
-  {
-    name: 'errors_total',
-    type: 'counter',
-    help: 'Errors that clients were answered by this router itself, by code (docs/errors.md): what is no HTTP counts too.',
-    labels: ['code'],
-    values: ERROR_CODES,
-  },
-  {
-    name: 'ttft_seconds',
-    type: 'histogram',
-    help: 'From the arrival of a streamed request to its first data event.',
-    labels: PLACE,
-    buckets: SECONDS,
-  },
-  {
-    name: 'inter_token_seconds',
-    type: 'histogram',
-    help: 'Between two data events of a stream.',
-    labels: PLACE,
-    buckets: TOKEN_SECONDS,
-  },
-  {
-    name: 'queue_wait_seconds',
-    type: 'histogram',
-    help: 'From arrival to the first attempt.',
-    labels: PLACE,
-    buckets: SECONDS,
-  },
-  {
-    name: 'decisions_total',
-    type: 'counter',
-    help: 'Routing decisions by kind and reason.',
-    labels: ['kind', 'reason'],
-  },
-  {
-    name: 'retries_total',
-    type: 'counter',
-    help: 'Second and later attempts, by how the one before ended.',
-    labels: [...PLACE, 'cause'],
-  },
-  {
-    name: 'sheds_total',
-    type: 'counter',
-    help: 'Requests refused for want of capacity, by reason.',
-    labels: ['reason'],
-    values: ['wait_limit', 'deadline_unreachable'],
-  },
-  {
-    name: 'client_aborts_total',
-    type: 'counter',
-    help: 'Clients that left before their answer was complete, by where the request was.',
-    labels: ['stage'],
-    values: ABORT_STAGES,
-  },
-  {
-    name: 'late_errors_total',
-    type: 'counter',
-    help: 'Errors sent as events because keep-alive comments had sent the status before.',
-    labels: ['code'],
-  },
-  {
-    name: 'interrupted_streams_total',
-    type: 'counter',
-    help: 'Answers that failed after their first data event, by cause.',
-    labels: [...PLACE, 'cause'],
-  },
-  {
-    name: 'ttft_prediction_error_seconds',
-    type: 'histogram',
-    help: 'Measured less estimated time from sending to the first data event.',
-    labels: PLACE,
-    buckets: ERROR_SECONDS,
-  },
-  {
-    name: 'ttft_prediction_error_ratio',
-    type: 'histogram',
-    help: 'Estimated over measured time from sending to the first data event, less 1: below 0 where it took longer.',
-    labels: PLACE,
-    buckets: ERROR_RATIO,
-  },
-  {
-    name: 'prompt_tokens_total',
-    type: 'counter',
-    help: 'Prompt tokens of completed requests, as engines counted them.',
-    labels: PLACE,
-  },
-  {
-    name: 'completion_tokens_total',
-    type: 'counter',
-    help: 'Generated tokens of completed requests.',
-    labels: PLACE,
-  },
-  {
-    name: 'prefix_predicted_tokens_total',
-    type: 'counter',
-    help: 'Prompt tokens that were expected to be cached, of requests whose engine reported its own figure.',
-    labels: PLACE,
-  },
-  {
-    name: 'prefix_reported_tokens_total',
-    type: 'counter',
-    help: 'Prompt tokens that the engines reported as cached.',
-    labels: PLACE,
-  },
-  {
-    name: 'open_requests',
-    type: 'gauge',
-    help: 'Requests that have arrived and not ended.',
-    labels: [],
-  },
+  ...gatewayMetrics(PLACE, ['wait_limit', 'deadline_unreachable']),
   {
     name: 'queued_requests',
     type: 'gauge',
@@ -154,43 +29,6 @@ export const METRICS = [
     name: 'attempts',
     type: 'gauge',
     help: 'Attempts under way.',
-    labels: [],
-  },
-  {
-    name: 'connections',
-    type: 'gauge',
-    help: 'Open connections of clients and operators, idle ones included, by listener.',
-    labels: ['listener'],
-  },
-  {
-    name: 'limit_hits_total',
-    type: 'counter',
-    help: 'Times that a limit was reached.',
-    labels: ['limit'],
-    values: LIMITS,
-  },
-  {
-    name: 'body_bytes',
-    type: 'gauge',
-    help: 'Request bodies in memory.',
-    labels: [],
-  },
-  {
-    name: 'bugs_total',
-    type: 'counter',
-    help: 'Failed assertions and unexpected exceptions. Never expected to move.',
-    labels: [],
-  },
-  {
-    name: 'config_generation',
-    type: 'gauge',
-    help: 'Configuration generation that runs.',
-    labels: [],
-  },
-  {
-    name: 'config_last_reload_ok',
-    type: 'gauge',
-    help: '1 while the last configuration change was taken, 0 while it was refused.',
     labels: [],
   },
   {
@@ -206,29 +44,10 @@ export const METRICS = [
     labels: ['kind'],
   },
   {
-    name: 'client_refusals_total',
-    type: 'counter',
-    help: 'Requests refused at the door: no key, a key that is none of ours, no valid certificate.',
-    labels: ['credential'],
-    values: REFUSED_CREDENTIALS,
-  },
-  {
     name: 'tier_refusals_total',
     type: 'counter',
     help: 'Attempts and probes that a region refused as none of its own (401, 403, 421): keys, clocks or residency of the two tiers do not agree.',
     labels: ['region', 'status'],
-  },
-  {
-    name: 'tls_certificate_not_after_seconds',
-    type: 'gauge',
-    help: 'When a certificate of this router expires, in seconds since 1970.',
-    labels: ['file'],
-  },
-  {
-    name: 'tls_handshake_failures_total',
-    type: 'counter',
-    help: 'TLS handshakes that failed, by listener: clients without TLS, or that do not trust our certificate.',
-    labels: ['listener'],
   },
   {
     name: 'conversations',
