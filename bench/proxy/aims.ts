@@ -36,7 +36,7 @@ export const AIMS: readonly Aim[] = [
   { cell: 'json-16', figure: 'timesNginx', most: 3.0 },
   { cell: 'streams-64', figure: 'addedTtftMsP50', most: 0.3 },
   { cell: 'streams-64', figure: 'addedTtftMsP99', most: 1.5 },
-  ...TWO_TIERS_CELLS.map(({ name: cell }) => ({
+  ...TWO_TIERS_CELLS.filter(({ apart }) => apart).map(({ name: cell }) => ({
     ...{ cell, figure: 'timesOneTier', arm: TWO_TIERS_ARM, most: 2 },
   })),
   { cell: 'bodies-1m', figure: 'loopDelayMsP999', most: 10 },

@@ -1,5 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { figuresOf, groupOrder, runGroup, ttft, type Block, type Group } from './compare.ts';
+import {
+  figuresOf,
+  groupOrder,
+  runGroup,
+  timesTogether,
+  ttft,
+  type Block,
+  type Group,
+} from './compare.ts';
 
 function block(cpuS: number, changes: Partial<Block> = {}): Block {
   return { cpuS, completed: 100, ttftMs: [1, 2, 3], wrong: 0, fault: null, ...changes };
@@ -82,5 +90,19 @@ describe('figures of an arm', () => {
     const bad = block(1, { wrong: 2, fault: 'status 502: ' });
     const seen: Group = { direct: block(0), base: [block(1), block(1)], arms: [[block(1), bad]] };
     expect(figuresOf([seen], 0)).toMatchObject({ wrong: 2, fault: 'status 502: ' });
+  });
+});
+
+describe('what several arms cost together', () => {
+  it('is their sum over the base, by group', () => {
+    const of = (base: number, one: number, two: number): Group => ({
+      ...group([base, base], [one, one]),
+      arms: [
+        [block(one), block(one)],
+        [block(two), block(two)],
+      ],
+    });
+    const times = timesTogether([of(1, 1, 1), of(2, 1, 2), of(1, 2, 2)], [0, 1]);
+    expect(times).toEqual({ median: 2, least: 1.5, greatest: 4 });
   });
 });

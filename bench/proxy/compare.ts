@@ -92,6 +92,21 @@ export function figuresOf(groups: readonly Group[], index: number | 'base'): Fig
   };
 }
 
+export interface Times {
+  readonly median: number;
+  readonly least: number;
+  readonly greatest: number;
+}
+
+/** CPU of several arms together over that of the base, by group: what a request costs that each of them does a part of. */
+export function timesTogether(groups: readonly Group[], indices: readonly number[]): Times {
+  const ratios = groups.map(({ base, arms }) => {
+    const costs = indices.map((index) => cpuOf(arms[index] ?? []));
+    return sum(costs) / cpuOf(base);
+  });
+  return { median: median(ratios), least: Math.min(...ratios), greatest: Math.max(...ratios) };
+}
+
 /** First-token time of some blocks together, ms. */
 export function ttft(blocks: readonly Block[], q: number): number {
   const all = blocks.flatMap(({ ttftMs }) => ttftMs);

@@ -1,12 +1,16 @@
-// The load generator of the proxy benchmark: a fixed number of requests at any time, each followed by the next. It counts
-// every chunk, so that a proxy that loses or merges events is seen, and measures from the last byte of the request.
+// The load generator of the proxy benchmark: a fixed number of requests at any time, each followed by the next; or so many a
+// second, whatever becomes of those before. It counts every chunk, so that a proxy that loses or merges events is seen, and
+// measures from the last byte of the request.
 
 import { Agent, request as httpRequest, type RequestOptions } from 'node:http';
 import { performance } from 'node:perf_hooks';
+import { seededRandom } from '../../shared/lib/random.ts';
 
 export interface LoadShape {
-  /** Requests at any time. */
+  /** Requests at any time; with `perSecond`, connections. */
   readonly concurrency: number;
+  /** Requests that begin in a second, as independent clients send them (exponential distances). Absent: each is followed by the next. */
+  readonly perSecond?: number;
   /** Bytes of the prompt. */
   readonly promptBytes: number;
   /** Data events of a stream before its last one; null asks for a JSON answer. */
@@ -37,7 +41,10 @@ export function streamMs({ chunks, gapMs }: LoadShape): number {
   return (chunks ?? 0) * gapMs;
 }
 
-/** Keeps `shape.concurrency` requests open at `url` until it is stopped. */
+/** Open requests for each connection beyond which the rate is not kept: an arm, or the load, is too slow for it. */
+const BEHIND_MAX = 16;
+
+/** Keeps `shape.concurrency` requests open at `url`, or begins `shape.perSecond`, until it is stopped. */
 export class Load {
   readonly #url: URL;
   readonly #shape: LoadShape;
@@ -64,7 +71,8 @@ export class Load {
 
   /** Streams begin spread over the length of one: all at once they would come again all at once, for ever. */
   start(): void {
-    const { concurrency } = this.#shape;
+    const { concurrency, perSecond } = this.#shape;
+    if (perSecond !== undefined) return this.#pace(perSecond);
     for (let index = 0; index < concurrency; index += 1) {
       const afterMs = startMs(this.#shape, index);
       if (afterMs === 0) this.#send();
@@ -102,6 +110,27 @@ export class Load {
     this.#stopped = true;
     this.#cut = true;
     this.#agent.destroy();
+  }
+
+  /** Those that are due begin together: a turn of the loop is a millisecond at least. */
+  #pace(perSecond: number): void {
+    const random = seededRandom(perSecond);
+    let dueMs = performance.now();
+    const turn = (): void => {
+      if (this.#stopped) return;
+      const nowMs = performance.now();
+      for (; dueMs <= nowMs; dueMs += (-Math.log(1 - random.next()) * 1_000) / perSecond) {
+        if (this.#open < BEHIND_MAX * this.#shape.concurrency) this.#send();
+        else this.#wrongly('the rate is not kept');
+      }
+      setTimeout(turn, dueMs - nowMs);
+    };
+    turn();
+  }
+
+  #wrongly(fault: string): void {
+    this.#wrong += 1;
+    this.#fault ??= fault;
   }
 
   #body(): Buffer {
@@ -163,11 +192,9 @@ export class Load {
     this.#open -= 1;
     if (this.#cut) return;
     this.#completed += 1;
-    if (fault !== null) {
-      this.#wrong += 1;
-      this.#fault ??= fault;
-    }
+    if (fault !== null) this.#wrongly(fault);
     if (this.#stopped && this.#open === 0) this.#idle?.();
+    if (this.#shape.perSecond !== undefined) return;
     // A proxy that refuses at once must not be flooded from within one turn of the loop.
     setImmediate(() => this.#send());
   }

@@ -20,7 +20,15 @@ import {
   type ArmPlace,
   type RunningArm,
 } from './arms.ts';
-import { blockMs, CELLS, JSON_16, TWO_TIERS_CELLS, WARM_STREAMS, type Cell } from './cells.ts';
+import {
+  blockMs,
+  CELLS,
+  JSON_16,
+  TWO_TIERS_CELLS,
+  WARM_STREAMS,
+  type Cell,
+  type TwoTiersCell,
+} from './cells.ts';
 import { figuresOf, runGroup, ttft, type Group } from './compare.ts';
 import {
   idleStreams,
@@ -191,7 +199,7 @@ async function extras(place: ArmPlace, arms: readonly Arm[]): Promise<void> {
   }
 }
 
-async function secondTier(place: ArmPlace, cells: readonly Cell[]): Promise<void> {
+async function secondTier(place: ArmPlace, cells: readonly TwoTiersCell[]): Promise<void> {
   const { quick } = flags;
   say('\ntwo-tiers');
   await tellExtra('two-tiers', twoTiers(place, { cells, quick, groups: quick ? 1 : GROUPS }));

@@ -3,50 +3,73 @@
 //   spillway             client → the router's client listener → replica
 //   spillway-two-tiers   client → global router → the region's tier listener → replica; signed contexts, reports, grants
 //
-// Both routers of the second arm stand on core 0, where every arm stands alone: they take turns on it and empty its caches
-// for each other, which on two machines they would not, so that this tells too much rather than too little. CPU is of both
-// together, over that of the one in the same groups of blocks. Every setting is the product's own.
+//   apart     each tier stands on core 0 while the other one is beside the load, and what both cost there is added up: in
+//             production each has a machine, and what it costs is what it costs there. One tier alone gets as many requests
+//             a second: at twice the rate, as it reaches when nothing else slows it, a request costs less
+//   one core  both on core 0, as fast as each arm goes: what who runs both on one core gets. They take turns on it and
+//             empty its caches for each other
+//
+// CPU is over that of one tier in the same groups of blocks. Every setting is the product's own.
 
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { quantile } from '../../test/engines/quantile.ts';
-import { freePorts } from '../../test/free-ports.ts';
 import { TWO_TIERS_ARM } from './aims.ts';
-import { directArm, HOST, logOf, pinned, startProxy, type Arm, type ArmPlace } from './arms.ts';
-import type { RunningArm } from './arms.ts';
-import { blockMs, JSON_16, WARM_STREAMS, type Cell } from './cells.ts';
-import { cpuUs, figuresOf, runGroup, type Block, type Figures, type Group } from './compare.ts';
+import { directArm, type ArmPlace, type RunningArm } from './arms.ts';
+import { blockMs, JSON_16, WARM_STREAMS, type TwoTiersCell } from './cells.ts';
+import {
+  cpuUs,
+  figuresOf,
+  runGroup,
+  timesTogether,
+  type Block,
+  type Figures,
+  type Group,
+  type Times,
+} from './compare.ts';
 import type { Extra } from './extras.ts';
 import { measureBlock } from './measure.ts';
 import type { Row } from './report.ts';
-import { SPILLWAY, SPILLWAY_ARM, startAgent } from './spillway-arms.ts';
+import { SPILLWAY_ARM } from './spillway-arms.ts';
+import { startTwoTiers, type Placing, type TwoTiersArm } from './two-tiers-arm.ts';
 
 export interface TwoTiersRun {
-  readonly cells: readonly Cell[];
+  readonly cells: readonly TwoTiersCell[];
   readonly quick: boolean;
   readonly groups: number;
 }
 
+interface Arms {
+  readonly direct: RunningArm;
+  readonly one: RunningArm;
+  readonly two: TwoTiersArm;
+}
+
+const APART: readonly Placing[] = ['global', 'region'];
+const TOGETHER: readonly Placing[] = ['together'];
+
 /** Starts both arms once for all cells. */
 export async function twoTiers(place: ArmPlace, run: TwoTiersRun): Promise<Extra> {
   const one = await SPILLWAY_ARM.start(place);
-  const two = await TWO_TIERS.start(place);
-  for (const arm of [one, two]) await warmUp(arm, run.quick);
+  const two = await startTwoTiers(place);
+  for (const arm of [one, two.placed('together')]) await warmUp(arm, run.quick);
   const seen: Extra[] = [];
   for (const cell of run.cells) {
     const groups: Group[] = [];
     for (let group = 0; group < run.groups; group += 1) {
-      groups.push(
-        await runGroup(1, (turn) => {
-          const arm = turn === 'direct' ? directArm(place) : turn === 'base' ? one : two;
-          return measureBlock(arm, cell.shape, blockMs(cell, run.quick));
-        }),
-      );
+      groups.push(await measured(cell, { direct: directArm(place), one, two }, run.quick));
     }
     seen.push(told(cell, groups));
   }
   await Promise.all([one.stop(), two.stop()]);
   return { lines: seen.flatMap(({ lines }) => lines), rows: seen.flatMap(({ rows }) => rows) };
+}
+
+function measured(cell: TwoTiersCell, arms: Arms, quick: boolean): Promise<Group> {
+  const placings = cell.apart ? APART : TOGETHER;
+  return runGroup(placings.length, (turn) => {
+    const placed = (index: number): RunningArm => arms.two.placed(placings[index] ?? 'together');
+    const arm = turn === 'direct' ? arms.direct : turn === 'base' ? arms.one : placed(turn);
+    return measureBlock(arm, cell.shape, blockMs(cell, quick));
+  });
 }
 
 /** Small requests until V8 has compiled what there is to compile: as many for one tier as for two, however long they take. */
@@ -63,91 +86,58 @@ async function warmUp(arm: RunningArm, quick: boolean): Promise<void> {
   await measureBlock(arm, WARM_STREAMS, 2 * WARM_BLOCK_MS);
 }
 
-const TWO_TIERS: Arm = {
-  name: TWO_TIERS_ARM,
-  missing: () => null,
-  async start(place) {
-    const { folder } = place;
-    const ports = await freePorts(7);
-    const files = { global: join(folder, 'global.yaml'), region: join(folder, 'region.yaml') };
-    const texts = configurations(ports);
-    writeFileSync(files.global, texts.global);
-    writeFileSync(files.region, texts.region);
-    const [clients = 0, , , , links = 0] = ports;
-    const logPath = logOf(`${TWO_TIERS_ARM}-region`, folder);
-    const region = pinned(0, [SPILLWAY, 'router', '-f', files.region], { logPath });
-    const agent = await startAgent(TWO_TIERS_ARM, place, links);
-    const command = [SPILLWAY, 'global', '-f', files.global];
-    // It answers once the region has told of its replicas.
-    const global = await startProxy(TWO_TIERS_ARM, command, { port: clients, folder });
-    return {
-      ...global,
-      behind: region,
-      async stop() {
-        await Promise.all([agent.stop(2_000), global.stop(), region.stop(2_000)]);
-      },
-    };
-  },
-};
-
-const KEY = '{id: bench, secret: tier-secret-of-the-benchmark}';
-const LINK_SECRET = 'link-secret-of-the-benchmark';
-
-function configurations([
-  clients,
-  regions,
-  admin,
-  own,
-  links,
-  regionAdmin,
-  tier,
-]: readonly number[]) {
-  const at = (port: number | undefined): string => `{listen: ${HOST}:${port}}`;
-  const log = 'log: {format: json}';
-  return {
-    global: `${log}
-regions:
-  - {name: bench, zone: bench, baseUrl: http://${HOST}:${tier}, tierKey: ${KEY}, linkSecrets: [${LINK_SECRET}]}
-global:
-  clients: ${at(clients)}
-  links: ${at(regions)}
-  admin: ${at(admin)}
-  affinitySecret: affinity-secret-of-the-benchmark
-`,
-    region: `${log}
-region: bench
-router:
-  clients: ${at(own)}
-  links: ${at(links)}
-  admin: ${at(regionAdmin)}
-  tier: {listen: ${HOST}:${tier}, keys: [${KEY}]}
-  global: {urls: [ws://${HOST}:${regions}], secret: ${LINK_SECRET}}
-`,
-  };
+/** What both tiers cost of a request, CPU µs. */
+interface Shares {
+  readonly times: Times;
+  readonly globalUs: number;
+  readonly regionUs: number;
 }
 
-function told(cell: Cell, groups: readonly Group[]): Extra {
+function told(cell: TwoTiersCell, groups: readonly Group[]): Extra {
   const one = figuresOf(groups, 'base');
   const two = figuresOf(groups, 0);
-  const blocks = groups.flatMap(({ arms }) => arms[0] ?? []);
-  const region = median(blocks.map(behindUs));
-  const global = median(blocks.map((block) => cpuUs(block) - behindUs(block)));
-  const [low, high] = [two.timesNginxMin, two.timesNginxMax].map((times) => times.toFixed(2));
-  const times = `${two.timesNginx.toFixed(2)} × one tier (${low}–${high})`;
-  const shares = `global ${global.toFixed(1)}, region ${region.toFixed(1)}`;
+  const shares = cell.apart ? sharesApart(groups) : sharesTogether(groups);
+  const { times, globalUs, regionUs } = shares;
+  const cpuUsPerRequest = globalUs + regionUs;
+  const [low, high] = [times.least, times.greatest].map((each) => each.toFixed(2));
+  const words = `${times.median.toFixed(2)} × one tier (${low}–${high}); global ${globalUs.toFixed(1)}, region ${regionUs.toFixed(1)}`;
+  const both = { ...two, cpuUsPerRequest, ...wrongOf(groups) };
   return {
     lines: [
       `${cell.name}: ${cell.about}`,
       line('spillway', one, ''),
-      line(TWO_TIERS_ARM, two, `${times}; ${shares}`),
+      line(TWO_TIERS_ARM, both, words),
     ],
     rows: [
       rowOf(cell, 'spillway', one, {}),
-      rowOf(cell, TWO_TIERS_ARM, two, {
-        ...{ timesOneTier: two.timesNginx, timesOneTierMin: two.timesNginxMin },
-        ...{ timesOneTierMax: two.timesNginxMax, globalCpuUs: global, regionCpuUs: region },
+      rowOf(cell, TWO_TIERS_ARM, both, {
+        ...{ timesOneTier: times.median, timesOneTierMin: times.least },
+        ...{ timesOneTierMax: times.greatest, globalCpuUs: globalUs, regionCpuUs: regionUs },
       }),
     ],
+  };
+}
+
+function sharesApart(groups: readonly Group[]): Shares {
+  const [globalUs, regionUs] = [0, 1].map((index) => figuresOf(groups, index).cpuUsPerRequest);
+  return { times: timesTogether(groups, [0, 1]), globalUs: globalUs ?? 0, regionUs: regionUs ?? 0 };
+}
+
+function sharesTogether(groups: readonly Group[]): Shares {
+  const blocks = groups.flatMap(({ arms }) => arms[0] ?? []);
+  return {
+    times: timesTogether(groups, [0]),
+    globalUs: median(blocks.map((block) => cpuUs(block) - behindUs(block))),
+    regionUs: median(blocks.map(behindUs)),
+  };
+}
+
+/** Of every placing. */
+function wrongOf(groups: readonly Group[]): Pick<Figures, 'wrong' | 'fault'> {
+  const blocks = groups.flatMap(({ arms }) => arms.flat());
+  return {
+    wrong: blocks.reduce((sum, block) => sum + block.wrong, 0),
+    fault: blocks.find(({ fault }) => fault !== null)?.fault ?? null,
   };
 }
 
@@ -164,7 +154,7 @@ function line(arm: string, figures: Figures, more: string): string {
 }
 
 function rowOf(
-  { name: cell }: Cell,
+  { name: cell }: TwoTiersCell,
   arm: string,
   figures: Figures,
   more: Readonly<Record<string, number>>,
