@@ -71,11 +71,6 @@ export class Reply {
     return this.over;
   }
 
-  /** Bytes accepted but not yet taken by the client's connection. */
-  get pendingBytes(): number {
-    return this.response.writableLength;
-  }
-
   /** Calls `task` once when the client has taken what was written. */
   onceDrained(task: () => void): void {
     (this.slow ?? this.response).once('drain', task);

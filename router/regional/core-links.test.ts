@@ -31,6 +31,23 @@ function settled(names: readonly string[]): CoreRig {
 }
 
 describe('a link', () => {
+  test('with fewer ranks than its agent said before sends nothing to those that are gone', () => {
+    const rig = new CoreRig();
+    rig.link('l', { replicas: ['a'], ranks: 3 });
+    for (const [rank, waitingPrefillMs] of [500, 500, 0].entries()) {
+      rig.report('a', { rank, waitingPrefillMs }, 'l');
+    }
+    const [first] = attemptsIn(rig.arrive());
+    expect(first?.target.rank).toBe(2);
+    rig.report('a', { rank: 1 }, 'l');
+    rig.unlink('l');
+    rig.link('l2', { replicas: ['a'], ranks: 1, agent: 'other' });
+    rig.report('a', { rank: 0, waitingPrefillMs: 50 }, 'l2');
+    expect(attemptsIn(rig.arrive())[0]?.target.rank).toBe(0);
+    rig.end(first?.lease ?? '', COMPLETE);
+    expect(rig.core.leaseCount()).toBe(1);
+  });
+
   test('is welcomed, and told the open leases of each target', () => {
     const rig = new CoreRig();
     const effects = rig.link('l', { replicas: ['a', 'b'], ranks: 2 });

@@ -40,7 +40,7 @@ export function newReplica(
   return replica;
 }
 
-/** More ranks get targets at once; fewer lose theirs when nothing is under way there. */
+/** More ranks get targets at once; fewer lose theirs, or, where something is under way there, are sent nothing any more. */
 export function setRanks(state: RegionalState, replica: ReplicaState, ranks: number): void {
   const wanted = Math.max(1, Math.min(RANKS_MAX, ranks));
   replica.pool.roster.changed();
@@ -49,10 +49,12 @@ export function setRanks(state: RegionalState, replica: ReplicaState, ranks: num
   }
   while (replica.targets.length > wanted) {
     const last = replica.targets.at(-1);
-    if (last === undefined || last.leases.size > 0) return;
+    if (last === undefined || last.leases.size > 0) break;
     forgetTarget(state, last);
     replica.targets.pop();
   }
+  // What its agent said of them was of an engine that had them.
+  for (const target of replica.targets.slice(wanted)) target.report = null;
 }
 
 /** Forgets a replica without open leases. */
