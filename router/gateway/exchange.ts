@@ -359,7 +359,8 @@ export class Exchange<
       const cachedTokens = deps.words.cachedTokens(attempt);
       countUsage(deps.metrics, { usage, cachedTokens, place: this.place });
     }
-    const progress = { ...this.progress(), placeFields: deps.words.logFields(attempt) };
+    const placeFields = deps.words.logFields(attempt, this.decision);
+    const progress = { ...this.progress(), placeFields };
     const record = recordOf(progress, { ...end, outcome, usage });
     deps.over(this, record, levelOf(record));
   }

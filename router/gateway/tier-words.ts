@@ -41,8 +41,11 @@ export interface TierWords<Attempt extends RequestAttempt, Decision extends Rout
   readonly interrupted: string;
   /** Metric labels of where it went; of nowhere where there was no attempt. */
   place(attempt: Attempt | null): LabelValues;
-  /** Fields of the log line, all of them null where there was no attempt. */
-  logFields(attempt: Attempt | null): Readonly<Record<string, string | number | null>>;
+  /** Fields of the log line: of the last attempt, and of the last decision what the attempt does not say. */
+  logFields(
+    attempt: Attempt | null,
+    decision: Decision | null,
+  ): Readonly<Record<string, string | number | null>>;
   headers(facts: RoutedFacts<Attempt, Decision>): AnswerHeaders;
   /** Prompt tokens that were predicted to be cached, to set beside what the answer reports; null: none were. */
   cachedTokens(attempt: Attempt): number | null;

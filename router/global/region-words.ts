@@ -11,6 +11,8 @@ import type { UpstreamOrder } from '../gateway/upstream.ts';
 import type { GlobalAttempt, HintedTimes } from './events.ts';
 import { regionOrder, type RegionOrderDeps } from './region-order.ts';
 
+const REFUSALS_LOGGED = 16;
+
 export const NOWHERE: LabelValues = { region: 'none', pool: 'none' };
 
 export interface RegionWordsDeps extends RegionOrderDeps {
@@ -29,8 +31,9 @@ export class RegionWords implements TierWords<GlobalAttempt, GlobalDecision> {
     return attempt === null ? NOWHERE : { region: attempt.region, pool: attempt.pool };
   }
 
-  logFields(attempt: GlobalAttempt | null) {
+  logFields(attempt: GlobalAttempt | null, decision: GlobalDecision | null) {
     return {
+      refusedBy: decision === null ? null : refusals(decision),
       region: attempt?.region ?? null,
       pool: attempt?.pool ?? null,
       away: attempt?.away === true ? 'yes' : null,
@@ -84,6 +87,17 @@ export class RegionWords implements TierWords<GlobalAttempt, GlobalDecision> {
   loraOf(): null {
     return null;
   }
+}
+
+/** Why a refused request could go nowhere: each region by its name and reason, in their order. */
+function refusals({ kind, candidates }: GlobalDecision): string | null {
+  if (kind !== 'refuse' && kind !== 'shed') return null;
+  const all = candidates.flatMap(({ region, removed }) =>
+    removed === null ? [] : [`${region} ${removed}`],
+  );
+  const shown = all.slice(0, REFUSALS_LOGGED);
+  const more = all.length - shown.length;
+  return all.length === 0 ? null : [...shown, ...(more === 0 ? [] : [`${more} more`])].join(', ');
 }
 
 function explained(decision: GlobalDecision): string {

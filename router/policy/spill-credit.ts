@@ -172,7 +172,7 @@ export class CreditGiver<LinkId extends string> {
     return given;
   }
 
-  #give([link, account]: [LinkId, Account], prefillMs: number, by: GivenBy): Given<LinkId>[] {
+  #give([link, account]: Asking<LinkId>, prefillMs: number, by: GivenBy): Given<LinkId>[] {
     if (!(prefillMs > 0) || account.open.length >= OPEN_MAX) return [];
     const paidMs = Math.min(account.owedMs, prefillMs);
     account.owedMs -= paidMs;

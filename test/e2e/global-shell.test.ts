@@ -413,6 +413,9 @@ describe('what cannot be seen', () => {
     expect(answer.status).toBe(503);
     expect(answer.text).toContain('no_healthy_region');
     expect(answer.headers['x-should-retry']).toBe('true');
+    const said = () => tier.lines.find(({ code }) => code === 'no_healthy_region');
+    await until(() => said() !== undefined);
+    expect(said()).toMatchObject({ refusedBy: 'home unseen, far unseen', reason: 'no_region' });
     const ready = await request(`http://127.0.0.1:${tier.router.adminPort}/readyz?verbose`);
     expect(ready.statusCode).toBe(503);
     expect(await ready.body.text()).toContain('[-] regions: 0 of 2 seen');
