@@ -147,7 +147,9 @@ beforeAll(async () => {
   close.push(() => global.close());
   await Promise.all(NAMES.map(startRegion));
   await until(() =>
-    global.status().regions.every(({ pools }) => pools.some((pool) => pool.models.length > 0)),
+    global
+      .status()
+      .regions.every(({ pools }) => pools.some((pool) => (pool.readyReplicas ?? 0) > 0)),
   );
 }, 30_000);
 
