@@ -34,7 +34,7 @@ function routed(config: FleetConfig, tenant: TenantConfig, model: string): Route
     return { eligible: [], why: 'the tenant may not use the model' };
   }
   const { residency, certifications, tier } = tenantOptions(tenant);
-  const demand = { residency, certifications, tier, model, revision: null };
+  const demand = { residency, certifications, tier, model, revisions: null };
   const { eligible, removed } = filterRegions(viewsOf(config, model), demand);
   const why = [...removed].map(([region, reason]) => `${region}: ${reason}`).join(', ');
   return { eligible: eligible.toSorted(), why };

@@ -22,7 +22,7 @@ import { regionProbabilities } from '../policy/region-estimate.ts';
 import { waitFor } from './core-pause.ts';
 import { isInSight } from './core-regions.ts';
 import type { GlobalState, RegionPool, RequestState } from './core-state.ts';
-import { nearest, weigh, type Place, type Weighing } from './core-weigh.ts';
+import { isTooLong, nearest, weigh, type Place, type Weighing } from './core-weigh.ts';
 import type { WaitsFor } from './waiting-room.ts';
 
 export interface Verdict {
@@ -131,7 +131,10 @@ class Rules {
     if (reasons.size === 0) return refuse('residency');
     if (this.#request.failure !== null) return refuse('attempts_exhausted');
     reasons.delete('rollout');
+    if (isTooLong(this.#weighing.filtered)) return refuse('context_length');
     if (reasons.size === 1 && reasons.has('model')) return refuse('unknown_model');
+    reasons.delete('model');
+    if (reasons.size === 1 && reasons.has('revision')) return refuse('unknown_revision');
     return refuse('no_region');
   }
 

@@ -177,6 +177,15 @@ function failureOf(state: GlobalState, request: RequestState, verdict: Verdict):
     const message = `The model \`${model}\` does not exist.`;
     return { code: 'model_not_found', message, retryAfterMs: null };
   }
+  if (reason === 'context_length') {
+    // Libraries know it by OpenAI's words, not by the code alone.
+    const message = "The prompt exceeds the model's maximum context length.";
+    return { code: 'context_length_exceeded', message, retryAfterMs: null };
+  }
+  if (reason === 'unknown_revision') {
+    const message = `The model \`${model}\` is not served in the revision that is asked for.`;
+    return { code: 'model_not_found', message, retryAfterMs: null };
+  }
   if (reason === 'unknown_model') {
     const message = `The model \`${model}\` is not served in a region in which this tenant may be served.`;
     return { code: 'model_not_available_in_region', message, retryAfterMs: null };

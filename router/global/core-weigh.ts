@@ -7,6 +7,7 @@ import { estimateTtft, keptTokens, type TtftEstimate } from '../policy/region-es
 import {
   filterRegions,
   mayEverServe,
+  type DemandedLength,
   type FilteredRegions,
   type RegionFilterReason,
   type RegionDemand,
@@ -65,7 +66,7 @@ export function weigh(state: GlobalState, request: RequestState, tenant: TenantF
   const size = { promptTokens, expectedTokens: promptTokens + answerTokens(state, asked) };
   const places = filtered.eligible.flatMap((id) => {
     const region = state.regions.get(id);
-    const pool = region === undefined ? null : poolFor(region, asked.model);
+    const pool = region === undefined ? null : poolFor(region, asked);
     if (region === undefined || pool === null) return [];
     return [placeOf(state, { request, asked, region, pool, conversation, size })];
   });
@@ -74,16 +75,32 @@ export function weigh(state: GlobalState, request: RequestState, tenant: TenantF
   return { tenant, filtered, places, home, homeByRule, conversation, byId, promptTokens };
 }
 
-/** The pool of a region that serves the model: the one with most ready replicas. */
-export function poolFor(region: RegionState, model: string): RegionPool | null {
+/**
+ * The pool of a region that serves the model: the one with most ready replicas, of those that have a revision that is asked
+ * for where there are any.
+ */
+export function poolFor(
+  region: RegionState,
+  { model, revisions }: Pick<RouteRequest, 'model' | 'revisions'>,
+): RegionPool | null {
   let best: RegionPool | null = null;
+  let bestReady = -1;
   for (const pool of region.pools.values()) {
-    if (pool.sight?.models.some(({ name }) => name === model) !== true) continue;
-    const ready = best?.sight?.readyReplicas ?? -1;
-    if (pool.sight.readyReplicas > ready) best = pool;
+    const { sight } = pool;
+    if (sight?.models.some(({ name }) => name === model) !== true) continue;
+    const isAsked =
+      revisions === undefined ||
+      sight.models.some(({ name, revision }) => name === model && revisions.includes(revision));
+    const ready = isAsked ? sight.readyReplicas + ASKED : sight.readyReplicas;
+    if (ready <= bestReady) continue;
+    best = pool;
+    bestReady = ready;
   }
   return best;
 }
+
+/** More than any pool has replicas. */
+const ASKED = 1e9;
 
 /** Whether the tenant's own rules, as they are now, let a region serve it. Health is no part of it. */
 export function mayServe({ id, config }: RegionState, tenant: TenantFacts): boolean {
@@ -102,15 +119,26 @@ export function tokensOf(state: GlobalState, asked: RouteRequest): number {
  * region that its tenant has: the last are tried all the same.
  */
 function filter(state: GlobalState, request: RequestState, tenant: TenantFacts): FilteredRegions {
-  const { model } = request.request;
-  const demand = demandOf(tenant, model);
+  const asked = demandOf(tenant, request.request);
+  const found = filterFor(state, request, asked);
+  const { length = null } = asked;
+  if (length === null || length.answerTokens === 0 || !isTooLong(found)) return found;
+  // So long an answer fits nowhere: whether it is cut or refused is the engine's to say.
+  return filterFor(state, request, { ...asked, length: { ...length, answerTokens: 0 } });
+}
+
+function filterFor(
+  state: GlobalState,
+  request: RequestState,
+  demand: RegionDemand,
+): FilteredRegions {
   const regions = [...state.regions.values()];
   const views = regions.map((region) => viewFor(state, region, request));
   const now = filterRegions(views, demand);
   if (now.eligible.length > 0) return now;
   const coming = regions.map((region) => ({
     ...viewFor(state, region, request),
-    hasCapacity: isComing(region, model),
+    hasCapacity: isComing(region, request.request),
   }));
   const soon = filterRegions(coming, demand);
   const reasons = new Set(soon.removed.values());
@@ -122,25 +150,38 @@ function filter(state: GlobalState, request: RequestState, tenant: TenantFacts):
   );
 }
 
+/** No region is left, and every one that its rules would let is too short. */
+export function isTooLong({ eligible, removed }: FilteredRegions): boolean {
+  if (eligible.length > 0) return false;
+  const reasons = new Set(removed.values());
+  if (!reasons.delete('context_length')) return false;
+  for (const reason of reasons) if (!RULES.has(reason)) return false;
+  return true;
+}
+
+/** What a region is, and a tenant's rules: nothing that may be otherwise in a minute. */
+const RULES: ReadonlySet<RegionFilterReason> = new Set<RegionFilterReason>([
+  ...(['residency', 'rollout', 'certification', 'tier', 'model', 'revision'] as const),
+]);
+
 /** Another region than this one could take the request now. */
 export function isServedElsewhere(
   state: GlobalState,
   request: RequestState,
   from: RegionState,
 ): boolean {
-  const { tenant: name, model } = request.request;
-  const tenant = state.tenant(name);
+  const tenant = state.tenant(request.request.tenant);
   if (tenant === null) return false;
   const others = [...state.regions.values()].filter(
     (region) => region !== from && !region.silence.silent,
   );
   const views = others.map((region) => viewFor(state, region, request));
-  return filterRegions(views, demandOf(tenant, model)).eligible.length > 0;
+  return filterRegions(views, demandOf(tenant, request.request)).eligible.length > 0;
 }
 
 /** Some of its replicas are ready or on their way. */
-function isComing(region: RegionState, model: string): boolean {
-  return poolFor(region, model)?.sight?.hasCapacity === true && !isLeaving(region);
+function isComing(region: RegionState, asked: RouteRequest): boolean {
+  return poolFor(region, asked)?.sight?.hasCapacity === true && !isLeaving(region);
 }
 
 const OUT: ReadonlySet<RegionFilterReason> = new Set<RegionFilterReason>([
@@ -162,20 +203,33 @@ function ruledHome(
     ...viewFor(state, region, request),
     ...{ seen: true, hasCapacity: true, breakerOpen: false, silent: false, excluded: false },
   }));
-  const { eligible } = filterRegions(views, demandOf(tenant, request.request.model));
+  const { eligible } = filterRegions(views, demandOf(tenant, request.request));
   const regions = eligible.flatMap((id) => state.regions.get(id) ?? []);
   return nearest(regions.map((region) => ({ region })))?.region ?? null;
 }
 
-function demandOf(tenant: TenantFacts, model: string): RegionDemand {
+function demandOf(tenant: TenantFacts, asked: RouteRequest): RegionDemand {
   const { residency, tier, certifications } = tenant;
-  return { residency, model, revision: null, tier, certifications };
+  const { model, revisions = null } = asked;
+  return { residency, model, revisions, tier, certifications, length: lengthOf(asked) };
+}
+
+/** Of a list prompt, each element has to fit by itself: the longest decides. Null: nothing of it has to. */
+function lengthOf(asked: RouteRequest): DemandedLength | null {
+  if (asked.truncates === true || asked.work === 'light') return null;
+  let bytes = 0;
+  let tokens = 0;
+  for (const prompt of asked.prompts) {
+    if (prompt.tokenIds === null) bytes = Math.max(bytes, prompt.bytes);
+    else tokens = Math.max(tokens, prompt.tokenIds);
+  }
+  return { bytes, tokens, answerTokens: asked.maxTokens ?? 0 };
 }
 
 /** A pause is no part of it: a region that asks for time is home all the same, and does not open a fallback. */
 function viewFor(state: GlobalState, region: RegionState, request: RequestState): RegionView {
   const { rollout, certifications, tiers } = region.config;
-  const sight = poolFor(region, request.request.model)?.sight ?? null;
+  const sight = poolFor(region, request.request)?.sight ?? null;
   return {
     region: region.id,
     rollout,

@@ -32,7 +32,7 @@ function view(region: RegionId, more: Partial<RegionView> = {}): RegionView {
 }
 
 function demand(more: Partial<RegionDemand> = {}): RegionDemand {
-  const open = { residency: null, revision: null, tier: null, certifications: [] };
+  const open = { residency: null, revisions: null, tier: null, certifications: [] };
   return { ...open, model: 'llama', ...more };
 }
 
@@ -87,11 +87,24 @@ describe('a region', () => {
     ['unseen', { models: null }],
     ['model', { models: [{ name: 'qwen', revision: 'r1' }] }],
     ['revision', { models: [{ name: 'llama', revision: 'unknown' }] }],
+    ['revision', { models: [{ name: 'llama', revision: 'r2' }] }],
+    ['context_length', { models: [{ name: 'llama', revision: 'r1', longestModelLen: 199 }] }],
+    [
+      'context_length',
+      {
+        models: [
+          { name: 'llama', revision: 'r1', longestModelLen: 449, bytesPerTokenMost: 4 },
+          { name: 'llama', revision: 'r2', longestModelLen: 1e6 },
+        ],
+      },
+    ],
     ['no_capacity', { hasCapacity: false }],
     ['breaker', { breakerOpen: true }],
     ['paused', { paused: true }],
   ] as const)('is removed for %s', (reason, more) => {
-    const strict = demand({ revision: 'r1', tier: 'standard', certifications: ['hds'] });
+    const length = { bytes: 1_600, tokens: 150, answerTokens: 50 };
+    const rules = { tier: 'standard', certifications: ['hds'] };
+    const strict = demand({ revisions: ['r0', 'r1'], length, ...rules });
     const sound = { certifications: ['hds'] };
     const { eligible, removed } = filterRegions(
       [view(TOKYO, { ...sound, ...more }), view(PARIS, sound)],
@@ -99,6 +112,23 @@ describe('a region', () => {
     );
     expect(removed.get(TOKYO)).toBe(reason);
     expect(eligible).toEqual([PARIS]);
+  });
+
+  test.each([
+    [{ longestModelLen: 450, bytesPerTokenMost: 4 }],
+    [{ longestModelLen: 200, bytesPerTokenMost: null }],
+    [{ longestModelLen: null, bytesPerTokenMost: 4 }],
+    [{}],
+  ])('with %j takes 400 tokens at least and an answer of 50', (context) => {
+    const models = [{ name: 'llama', revision: 'r1', ...context }];
+    const length = { bytes: 1_600, tokens: 150, answerTokens: 50 };
+    expect(filterRegions([view(TOKYO, { models })], demand({ length })).eligible).toEqual([TOKYO]);
+  });
+
+  test('that says no revision satisfies no demand for one', () => {
+    const views = [view(TOKYO, { models: [{ name: 'llama', revision: 'unknown' }] })];
+    expect(filterRegions(views, demand()).eligible).toEqual([TOKYO]);
+    expect(filterRegions(views, demand({ revisions: ['unknown'] })).eligible).toEqual([]);
   });
 
   test('kept for failover serves where no active one can', () => {

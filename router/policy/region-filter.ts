@@ -20,6 +20,7 @@ export const REGION_FILTER_REASONS = [
   'rollout',
   'model', // does not serve it, or not to this tenant
   'revision',
+  'context_length', // not even by the least that its tokens can be would it fit
   'tier',
   'certification',
   'excluded', // an earlier attempt failed there
@@ -31,6 +32,9 @@ export const REGION_FILTER_REASONS = [
   'standby', // another group goes first
 ] as const;
 export type RegionFilterReason = (typeof REGION_FILTER_REASONS)[number];
+
+/** Of replicas that do not say which they run. */
+const UNKNOWN_REVISION = 'unknown';
 
 /** A tenant's residency: region names. */
 export interface Residency {
@@ -63,13 +67,29 @@ export interface RegionModel {
   readonly name: string;
   /** `unknown` satisfies no demand for one. */
   readonly revision: string;
+  /** Tokens of prompt and answer that some replica takes. Absent or null: some replica does not say. */
+  readonly longestModelLen?: number | null | undefined;
+  /** Bytes of a token that prompts there hardly ever exceed. Absent or null: nobody has learned it. */
+  readonly bytesPerTokenMost?: number | null | undefined;
+}
+
+/** What has to fit into a model's context. */
+export interface DemandedLength {
+  /** Of the longest prompt that is a text; 0: none is. */
+  readonly bytes: number;
+  /** Of the longest prompt that came as tokens; 0: none did. */
+  readonly tokens: number;
+  readonly answerTokens: number;
 }
 
 export interface RegionDemand {
   /** Null: the tenant may be served everywhere. */
   readonly residency: Residency | null;
   readonly model: string;
-  readonly revision: string | null;
+  /** Any of these will do; null: every one. */
+  readonly revisions: readonly string[] | null;
+  /** Absent or null: it fits everywhere. */
+  readonly length?: DemandedLength | null;
   readonly tier: string | null;
   readonly certifications: readonly string[];
 }
@@ -128,12 +148,28 @@ function removalOf(view: RegionView, demand: RegionDemand): RegionFilterReason |
   if (!view.seen || view.models === null) return 'unseen';
   const served = view.models.filter(({ name }) => name === demand.model);
   if (served.length === 0) return 'model';
-  const { revision } = demand;
-  if (revision !== null && !served.some((each) => each.revision === revision)) return 'revision';
+  const { revisions, length = null } = demand;
+  const fit = revisions === null ? served : served.filter((each) => runsAny(each, revisions));
+  if (fit.length === 0) return 'revision';
+  if (length !== null && !fit.some((each) => isLongEnough(each, length))) return 'context_length';
   if (!view.hasCapacity) return 'no_capacity';
   if (view.breakerOpen) return 'breaker';
   if (view.silent === true) return 'silent';
   return view.paused ? 'paused' : null;
+}
+
+function runsAny({ revision }: RegionModel, revisions: readonly string[]): boolean {
+  return revision !== UNKNOWN_REVISION && revisions.includes(revision);
+}
+
+function isLongEnough(
+  model: RegionModel,
+  { bytes, tokens, answerTokens }: DemandedLength,
+): boolean {
+  const { longestModelLen = null, bytesPerTokenMost = null } = model;
+  if (longestModelLen === null) return true;
+  const text = bytesPerTokenMost === null ? 0 : bytes / bytesPerTokenMost;
+  return Math.max(text, tokens) + answerTokens <= longestModelLen;
 }
 
 function firstGroup(left: readonly RegionView[], residency: Residency | null): RegionId[] {

@@ -18,6 +18,8 @@ export interface RouteRequest {
   readonly tenant: string;
   /** Public model name as the client wrote it. */
   readonly model: string;
+  /** Any of these revisions of it will do. Absent: every one. */
+  readonly revisions?: readonly string[];
   readonly stream: boolean;
   /** Lower is more urgent; 0 is the default. */
   readonly priority: number;

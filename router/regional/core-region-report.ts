@@ -7,7 +7,7 @@
 //              routers count as their agents tell them
 
 import { prefillMs, type CostCurve } from '../../shared/model/cost-curve.ts';
-import type { ModelInfo } from '../../shared/model/report.ts';
+import type { ModelInfo, ReplicaReport } from '../../shared/model/report.ts';
 import type {
   PendingCapacity,
   RegionModelReport,
@@ -25,6 +25,9 @@ import { namesOf } from './core-requests.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { isReady, slowOut, targetsOf } from './core-weigh.ts';
 import { roomTokens } from './core-working-set.ts';
+
+/** A prompt of fewer tokens to its bytes is none. */
+const BYTES_PER_TOKEN_MAX = 1e6;
 
 type Figure = (target: TargetState) => number | null;
 
@@ -193,8 +196,7 @@ export function modelsOf(pool: PoolState): readonly RegionModelReport[] {
     if (report === null) continue;
     for (const model of report.models) {
       for (const root of [model.id, ...model.loras]) {
-        for (const name of publics.get(root) ?? [])
-          addRow(rows, { name, revision: report.revision }, model);
+        for (const name of publics.get(root) ?? []) addRow(rows, { name, report }, model);
       }
     }
   }
@@ -208,21 +210,35 @@ export function configuredModels({ config }: PoolState): readonly RegionModelRep
 
 function addRow(
   rows: Map<string, RegionModelReport>,
-  { name, revision }: { readonly name: string; readonly revision: string },
-  model: ModelInfo,
+  { name, report }: { readonly name: string; readonly report: ReplicaReport },
+  { maxModelLen }: ModelInfo,
 ): void {
+  const { revision, bytesPerToken } = report;
   const key = JSON.stringify([name, revision]);
+  const learned = bytesPerToken?.p95 ?? 0;
+  const most = learned > 0 ? Math.min(learned, BYTES_PER_TOKEN_MAX) : null;
+  const row = { name, revision, maxModelLen };
+  const own = { ...row, longestModelLen: maxModelLen, bytesPerTokenMost: most };
   const before = rows.get(key);
-  const maxModelLen = before === undefined ? model.maxModelLen : shorter(before, model);
-  rows.set(key, { name, revision, maxModelLen });
+  rows.set(key, before === undefined ? own : merged(before, own));
 }
 
-/** What any of them can take. */
-function shorter(
-  { maxModelLen }: RegionModelReport,
-  { maxModelLen: other }: ModelInfo,
+/** What all of them can take, and what any of them can. */
+function merged(a: RegionModelReport, b: RegionModelReport): RegionModelReport {
+  return {
+    ...a,
+    maxModelLen: bothKnown(a.maxModelLen, b.maxModelLen, Math.min),
+    longestModelLen: bothKnown(a.longestModelLen, b.longestModelLen, Math.max),
+    bytesPerTokenMost: bothKnown(a.bytesPerTokenMost, b.bytesPerTokenMost, Math.max),
+  };
+}
+
+function bothKnown(
+  a: number | null | undefined,
+  b: number | null | undefined,
+  of: (a: number, b: number) => number,
 ): number | null {
-  return maxModelLen === null || other === null ? null : Math.min(maxModelLen, other);
+  return typeof a === 'number' && typeof b === 'number' ? of(a, b) : null;
 }
 
 /** What a new conversation waits for KV room: as fast as it has come, and as long as others have waited at least. */

@@ -289,7 +289,7 @@ describe('what a report says of a pool', () => {
     });
   });
 
-  test('names each model with every revision that runs, and the context that all of them take', () => {
+  test('names each model with every revision that runs, the context that all of them take, and the longest', () => {
     const rig = rigOf();
     const models = (maxModelLen: number) => [{ id: 'm', maxModelLen, loras: [] }];
     rig.ready('a', { revision: 'r1', models: models(8_192) });
@@ -297,8 +297,24 @@ describe('what a report says of a pool', () => {
     rig.ready('c', { revision: 'r2', models: models(16_384) });
     const [report] = reportsIn(welcomed(rig));
     expect(report?.pools[0]?.models).toEqual([
-      { name: 'm', revision: 'r1', maxModelLen: 4_096 },
-      { name: 'm', revision: 'r2', maxModelLen: 16_384 },
+      {
+        ...{ name: 'm', revision: 'r1', maxModelLen: 4_096 },
+        ...{ longestModelLen: 8_192, bytesPerTokenMost: 5 },
+      },
+      {
+        ...{ name: 'm', revision: 'r2', maxModelLen: 16_384 },
+        ...{ longestModelLen: 16_384, bytesPerTokenMost: 5 },
+      },
+    ]);
+  });
+
+  test('says nothing of the longest context, or of bytes, where a replica does not', () => {
+    const rig = rigOf();
+    rig.ready('a', { models: [{ id: 'm', maxModelLen: 8_192, loras: [] }] });
+    rig.ready('b', { models: [{ id: 'm', maxModelLen: null, loras: [] }], bytesPerToken: null });
+    const [report] = reportsIn(welcomed(rig));
+    expect(report?.pools[0]?.models).toMatchObject([
+      { maxModelLen: null, longestModelLen: null, bytesPerTokenMost: null },
     ]);
   });
 
@@ -321,7 +337,9 @@ describe('what a report says of a pool', () => {
     ]);
     rig.ready('a', { revision: 'r1', models: [{ id: 'm', maxModelLen: null, loras: [] }] });
     const [after] = reportsIn(rig.pass(1_000));
-    expect(after?.pools[0]?.models).toEqual([{ name: 'm', revision: 'r1', maxModelLen: null }]);
+    expect(after?.pools[0]?.models).toMatchObject([
+      { name: 'm', revision: 'r1', maxModelLen: null },
+    ]);
   });
 
   test('shows a queue that the router holds back, while its replicas are hardly waiting', () => {

@@ -23,7 +23,9 @@ export const GLOBAL_DECISION_REASONS = [
   // refuse
   'residency', // no region that the tenant allows is left
   'unknown_model',
+  'unknown_revision', // the model is served, in no revision that is asked for
   'model_not_allowed',
+  'context_length', // longer than any region's model takes
   'no_region',
   'attempts_exhausted',
   'retry_budget',

@@ -99,6 +99,10 @@ export interface RegionModelReport {
   /** `unknown` where replicas do not say. */
   readonly revision: string;
   readonly maxModelLen: number | null;
+  /** Of the replica that takes the longest; `maxModelLen` is of the one that takes the least. Absent or null: some do not say. */
+  readonly longestModelLen?: number | null | undefined;
+  /** Bytes of a token that 95 % of prompts do not exceed, where it is most. Absent or null: some have not learned it. */
+  readonly bytesPerTokenMost?: number | null | undefined;
 }
 
 /** Credit: prefill ms that this global router may send here beyond what lives here. One a (link, pool). */

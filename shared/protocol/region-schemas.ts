@@ -11,6 +11,7 @@ import {
   type DemandMessage,
   type GrantMessage,
   type RegionHello,
+  type RegionModelReport,
   type RegionPoolReport,
   type RegionReportMessage,
   type RegionWelcome,
@@ -21,7 +22,14 @@ const pool = idOf<PoolId>();
 const region = idOf<RegionId>();
 const key = z.string().min(1).max(MAX_KEY);
 
-const model = z.object({ name: text, revision: text, maxModelLen: amount.nullable() });
+const model = z.object({
+  name: text,
+  revision: text,
+  maxModelLen: amount.nullable(),
+  longestModelLen: amount.nullable().optional(),
+  // A divisor.
+  bytesPerTokenMost: z.number().positive().max(1e9).nullable().optional(),
+}) satisfies z.ZodType<RegionModelReport>;
 
 const poolReport = z.object({
   pool,
