@@ -16,13 +16,15 @@ describe('a conversation', () => {
   test('goes on where it lives, also where that is not home any more', () => {
     const rig = asia();
     const first = attemptIn(rig.arrive({ prompts: [turnsOf(7, 1)] }));
-    expect(first).toMatchObject({ region: 'jp', conversation: 't/7@4000', away: false });
+    // Nobody is told of what is at home.
+    expect(first).toMatchObject({ region: 'jp', conversation: null, away: false });
     rig.end(first.lease, COMPLETE);
     rig.handle({ kind: 'rtt', region: 'sg' as RegionId, rttMs: 5 });
     expect(attemptIn(rig.arrive()).region).toBe('sg');
     const next = rig.arrive({ prompts: [turnsOf(7, 2)] });
     expect(kindOf(next)).toEqual(['send', 'affinity', 'jp']);
-    expect(attemptIn(next)).toMatchObject({ away: true, predictedCachedTokens: 1_010 });
+    const told = { away: true, conversation: 't/7@8000', predictedCachedTokens: 1_010 };
+    expect(attemptIn(next)).toMatchObject(told);
   });
 
   test('is found where a region says that it lives away from home, by a router that never saw it', () => {

@@ -7,7 +7,7 @@ import type { GlobalAttempt, HintedTimes, TenantFacts } from './events.ts';
 import { noteResumed, settlePause } from './core-pause.ts';
 import { noteSend } from './core-regions.ts';
 import type { ConversationTurn, GlobalState, LeaseState, RequestState } from './core-state.ts';
-import { chainOf, idKeyOf } from './core-conversation.ts';
+import { chainOf, idKeyOf, nameOf } from './core-conversation.ts';
 import type { Place, Weighing } from './core-weigh.ts';
 
 export interface Opening {
@@ -80,7 +80,7 @@ function attemptOf(
     saltGroup: tenant.saltGroup,
     residency: tenant.residency,
     zones: zonesOf(state, tenant),
-    conversation: conversation?.key ?? null,
+    conversation: toldKeyOf(state, lease.request, away),
     byId: conversation?.vouched === true ? conversation.idKey : null,
     hint: request.request.hint === undefined ? null : hintedTimes(state, conversation),
     away,
@@ -103,11 +103,11 @@ export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: 
   settlePause(state, lease.pool);
   const turn = lease.conversation;
   if (turn === null) return;
-  const { key, idKey, promptTokens, sinceMs, movedMs } = turn;
+  const { name, idKey, promptTokens, sinceMs, movedMs } = turn;
   const tokens = promptTokens + answerTokens;
   const region = lease.region.id;
   const dwelling = { region, tokens, atMs: state.nowMs, sinceMs, movedMs };
-  state.memory.noted(key, dwelling, state.settings);
+  state.memory.noted(name, dwelling, state.settings);
   if (idKey === null) return;
   const vouched = lease.request.promiseKept ?? turn.vouched;
   state.memory.noted(idKey, { ...dwelling, vouched }, state.settings);
@@ -174,6 +174,12 @@ function deadlinesOf(state: GlobalState, request: RequestState, place: Place) {
   );
 }
 
+/** By which the region tells of it where it is away, and a hint does; nobody else is told. */
+function toldKeyOf(state: GlobalState, { request }: RequestState, away: boolean): string | null {
+  const chain = away || request.hint !== undefined ? chainOf(request) : null;
+  return chain === null ? null : state.deps.keys.keyOf(request.tenant, chain.end);
+}
+
 function hintedTimes(state: GlobalState, turn: ConversationTurn | null): HintedTimes | null {
   if (turn === null) return null;
   const { sinceMs, movedMs } = turn;
@@ -207,13 +213,12 @@ function turnOf(
 ): ConversationTurn | null {
   const chain = chainOf(request.request);
   if (chain === null) return null;
-  const key = state.deps.keys.keyOf(request.request.tenant, chain.end);
   const { conversation, promptTokens } = weighing;
   const lives = conversation.kind === 'lives' ? conversation.dwelling : null;
   const stays = lives !== null && lives.region === place.region.id;
   const movedNow = decision.kind === 'spill' ? state.nowMs : null;
   return {
-    key,
+    name: nameOf(request.request.tenant, chain.end),
     idKey: idKeyOf(request),
     vouched: weighing.byId?.vouched === true,
     promptTokens,

@@ -14,7 +14,7 @@ import type { RegionId } from '../../shared/model/ids.ts';
 import { HINT_REFUSALS, type Placement } from '../../shared/lib/placement-hint.ts';
 import type { ConversationSight } from '../../shared/model/global-decision.ts';
 import type { PromptChain, TurnEnd } from '../../shared/model/prompt.ts';
-import { TURNS_LOOKED_UP, type Dwelling } from '../policy/affinity.ts';
+import { newer, TURNS_LOOKED_UP, type Dwelling } from '../policy/affinity.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import type { GlobalState, RequestState } from './core-state.ts';
 
@@ -93,6 +93,14 @@ export function conversationOf(state: GlobalState, request: RequestState): Found
   return isNew ? NEW : UNKNOWN;
 }
 
+/**
+ * A point of a conversation as this router remembers it. It holds the running hash and never leaves the process: what others
+ * are told of it goes under a key without content, which takes ten times as long to make.
+ */
+export function nameOf(tenant: string, { offset, hashLow, hashHigh }: TurnEnd): string {
+  return `${offset}.${hashLow}.${hashHigh}.${tenant}`;
+}
+
 /** The key by which its id is remembered; null: it has none that counts. */
 export function idKeyOf({ named }: RequestState): string | null {
   return named?.idKeys[0] ?? null;
@@ -127,18 +135,39 @@ function atEnd(
   tenant: string,
   at: { readonly end: TurnEnd; readonly placement: Placement | null; readonly isLast: boolean },
 ): Trace | null {
-  const { keys } = state.deps;
   const { end, placement, isLast } = at;
+  const { memory, settings, nowMs } = state;
+  const own = memory.own(nameOf(tenant, end), settings, nowMs);
+  const told = toldAt(state, tenant, { end, placement });
+  const known = newer(own, told.away);
+  const newest = newer(known, told.hinted);
+  if (newest === null) return null;
+  return { dwelling: newest, by: newest === known ? 'text' : 'hint', isLast };
+}
+
+interface ToldAt {
+  readonly away: Dwelling | null;
+  readonly hinted: Dwelling | null;
+}
+
+const UNTOLD: ToldAt = { away: null, hinted: null };
+
+/** What others say of it: under a key without content, which is made only where anybody has said anything. */
+function toldAt(
+  state: GlobalState,
+  tenant: string,
+  { end, placement }: { readonly end: TurnEnd; readonly placement: Placement | null },
+): ToldAt {
+  const { memory, settings, nowMs, deps } = state;
+  if (placement === null && memory.sizes.away === 0) return UNTOLD;
+  const { keys } = deps;
   for (let generation = 0; generation < keys.generations; generation += 1) {
     const key = keys.keyOf(tenant, end, generation);
-    const dwelling = state.memory.find(key, state.settings, state.nowMs);
+    const away = memory.away(key, settings, nowMs);
     const hinted = placement?.turnKey === key ? dwellingOf(state, placement) : null;
-    const newest = newer(dwelling, hinted);
-    if (newest === null) continue;
-    const by = newest === dwelling ? 'text' : 'hint';
-    return { dwelling: newest, by, isLast };
+    if (away !== null || hinted !== null) return { away, hinted };
   }
-  return null;
+  return UNTOLD;
 }
 
 function byId(state: GlobalState, { idKeys, placement }: Named): Trace | null {
@@ -151,11 +180,6 @@ function byId(state: GlobalState, { idKeys, placement }: Named): Trace | null {
     return { dwelling: newest, by, isLast: false };
   }
   return null;
-}
-
-function newer(a: Dwelling | null, b: Dwelling | null): Dwelling | null {
-  if (a === null || b === null) return a ?? b;
-  return b.atMs > a.atMs ? b : a;
 }
 
 /** A hint's times are of another clock: made local as ages. */

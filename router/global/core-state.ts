@@ -169,7 +169,8 @@ export interface LeaseState {
 
 /** What is remembered of a turn once a region has begun to answer it. */
 export interface ConversationTurn {
-  readonly key: string;
+  /** Of its end, in this router's memory. */
+  readonly name: string;
   /** By its client's id; null: it has none that counts. */
   readonly idKey: string | null;
   /** It had proved itself before this turn. */

@@ -30,7 +30,7 @@ export interface GlobalAttempt extends RequestAttempt {
   readonly residency: Residency | null;
   /** Zones in which its conversation may be told of; null: everywhere. */
   readonly zones: readonly string[] | null;
-  /** The conversation after this turn; null: not to be remembered. */
+  /** The conversation after this turn; null: nobody is to be told of it. */
   readonly conversation: string | null;
   /** The same by its client's id; null: it has none that counts. */
   readonly byId: string | null;

@@ -96,13 +96,20 @@ export class ConversationMemory {
     return { own: this.#own.size, away: this.#away.size };
   }
 
-  /** What is known at one point; of two that know it, the one that served it last. */
+  /** What is known under one key; of two that know it, the one that served it last. */
   find(key: string, limits: AffinityLimits, nowMs: number): Dwelling | null {
-    const own = this.#own.get(key);
-    const away = this.#away.get(key)?.dwelling ?? null;
-    const newest = own !== null && (away === null || own.atMs >= away.atMs) ? own : away;
-    if (newest === null || nowMs - newest.atMs > limits.affinityLifeMs) return null;
-    return newest;
+    return newer(this.own(key, limits, nowMs), this.away(key, limits, nowMs));
+  }
+
+  /** What was noted here. */
+  own(key: string, limits: AffinityLimits, nowMs: number): Dwelling | null {
+    return living(this.#own.get(key), limits, nowMs);
+  }
+
+  /** What a region has told. */
+  away(key: string, limits: AffinityLimits, nowMs: number): Dwelling | null {
+    if (this.#away.size === 0) return null;
+    return living(this.#away.get(key)?.dwelling ?? null, limits, nowMs);
   }
 
   noted(key: string, dwelling: Dwelling, limits: AffinityLimits): void {
@@ -151,6 +158,20 @@ export class ConversationMemory {
     for (const key of this.#told.get(reporter) ?? []) this.#away.delete(key);
     this.#told.delete(reporter);
   }
+}
+
+/** The first where both were served at once. */
+export function newer(a: Dwelling | null, b: Dwelling | null): Dwelling | null {
+  if (a === null || b === null) return a ?? b;
+  return b.atMs > a.atMs ? b : a;
+}
+
+function living(
+  dwelling: Dwelling | null,
+  { affinityLifeMs }: AffinityLimits,
+  nowMs: number,
+): Dwelling | null {
+  return dwelling === null || nowMs - dwelling.atMs > affinityLifeMs ? null : dwelling;
 }
 
 /** Weight of one prompt in a tenant's share. */
