@@ -47,12 +47,12 @@ export function globalReloadable(config: FleetConfig, global: GlobalConfig): Glo
 
 function regionOptions(region: RegionConfig): RegionOptions {
   const { name, zone, certifications, tiers, costMs, baseUrl, rollout } = region;
-  const { tls, tierKey, linkSecrets, linkNames } = region;
+  const { otherBaseUrls, tls, tierKey, linkSecrets, linkNames } = region;
   // The check of the configuration asks for one where there is a global router.
   if (tierKey === null) throw new Error(`no tierKey for region ${name}`);
   return {
     id: name as RegionId,
     ...{ zone, certifications, tiers, costMs, baseUrl, rollout },
-    ...{ tls, tierKey, linkSecrets, linkNames },
+    ...{ otherBaseUrls, tls, tierKey, linkSecrets, linkNames },
   };
 }

@@ -1,58 +1,114 @@
 // Connections to regions. Each opening of one measures the round trip; whether one stands ready for the next request is
 // known, not assumed: it is looked at whenever a request takes one or gives one back, and when one opens or closes.
+// Where a region has several routers, each has connections of its own (`RegionEndpoints`).
 
 import type { Pool } from 'undici';
-import type { RegionId } from '../../shared/model/ids.ts';
+import type { LeaseId, RegionId } from '../../shared/model/ids.ts';
 import { createHttpPools, type HttpPools } from '../../shared/runtime/http-pool.ts';
-import type { Logger } from '../../shared/runtime/log.ts';
+import { LinkNames, systemResolve, type Resolve } from '../../shared/runtime/link-names.ts';
+import type { RoleRuntime } from '../../shared/runtime/role.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
 import type { GlobalEvent } from './events.ts';
 import type { RegionOptions } from './options.ts';
+import {
+  endpointAnswered,
+  endpointFailed,
+  isNamed,
+  RegionEndpoints,
+  type Endpoint,
+} from './region-endpoints.ts';
 import type { GlobalTls } from './tls.ts';
 
 /** A region's listener keeps idle connections for minutes: here they are closed first, ms. */
 const IDLE_CLOSE_MS = 60_000;
+/** Names are looked up so often, ms. */
+const RESOLVE_MS = 5_000;
 
 export interface ConnectionsDeps {
   readonly connectTimeoutMs: number;
-  readonly tls: GlobalTls;
-  readonly log: Logger;
+  readonly tls: Pick<GlobalTls, 'trust'>;
+  readonly runtime: Pick<RoleRuntime, 'clock' | 'timers' | 'log'>;
   readonly post: (event: GlobalEvent) => void;
+  /** Absent: as the system resolves. */
+  readonly resolve?: Resolve | undefined;
+}
+
+interface Reached {
+  readonly options: RegionOptions;
+  readonly urls: readonly URL[];
+  readonly endpoints: RegionEndpoints;
 }
 
 export class RegionConnections {
   private readonly deps: ConnectionsDeps;
   private readonly pools: HttpPools;
+  private readonly names: LinkNames;
   private readonly watched = new WeakSet<Pool>();
   private readonly warm = new Map<RegionId, boolean>();
-  private regions: readonly RegionOptions[] = [];
+  private readonly regions = new Map<RegionId, Reached>();
+  /** Where attempts under way went, of regions with several endpoints. */
+  private readonly taken = new Map<LeaseId, Endpoint>();
+  private readonly stop: () => void;
   private closed = false;
 
   constructor(deps: ConnectionsDeps, regions: readonly RegionOptions[]) {
     this.deps = deps;
+    const { log, timers } = deps.runtime;
+    this.names = new LinkNames(deps.resolve ?? systemResolve, log.child({ tier: 'region' }));
     this.pools = createHttpPools(
       deps.connectTimeoutMs,
-      (origin, problem) => deps.log.warn({ origin, problem }, 'region refused: certificate'),
+      (origin, problem) => log.warn({ origin, problem }, 'region refused: certificate'),
       {
         idleCloseMs: IDLE_CLOSE_MS,
         connected: (origin, rttMs) => this.connected(origin, rttMs),
       },
     );
     this.configure(regions);
+    this.stop = timers.every(RESOLVE_MS, () => void this.resolve());
   }
 
   /** Those that are gone are closed once their requests have ended. */
   configure(regions: readonly RegionOptions[]): void {
-    this.regions = regions;
-    this.pools.retain(new Set(regions.map(originOf)));
-    for (const region of this.warm.keys()) {
-      if (!regions.some(({ id }) => id === region)) this.warm.delete(region);
+    const before = new Map(this.regions);
+    this.regions.clear();
+    for (const options of regions) {
+      const urls = urlsOf(options);
+      const known = before.get(options.id);
+      const endpoints = known?.endpoints ?? new RegionEndpoints(urls);
+      if (known !== undefined && String(known.urls) !== String(urls)) {
+        endpoints.resolved(urls, () => []);
+      }
+      this.regions.set(options.id, { options, urls, endpoints });
     }
+    for (const region of this.warm.keys()) if (!this.regions.has(region)) this.warm.delete(region);
+    this.retain();
+    void this.resolve();
   }
 
   /** Null where there is no such region any more. */
   poolOf(id: RegionId): Pool | null {
-    const region = this.regions.find((each) => each.id === id);
-    return region === undefined ? null : this.open(region);
+    const region = this.regions.get(id);
+    return region === undefined ? null : this.open(region, this.pick(region));
+  }
+
+  /** For an attempt, which says with `ended` what came of it. Null where there is no such region any more. */
+  take(id: RegionId, lease: LeaseId): Pool | null {
+    const region = this.regions.get(id);
+    if (region === undefined) return null;
+    const endpoint = this.pick(region);
+    if (region.endpoints.all.length > 1) {
+      region.endpoints.turn();
+      this.taken.set(lease, endpoint);
+    }
+    return this.open(region, endpoint);
+  }
+
+  ended(lease: LeaseId, result: AttemptResult): void {
+    const endpoint = this.taken.get(lease);
+    if (endpoint === undefined) return;
+    this.taken.delete(lease);
+    if (isLost(result)) endpointFailed(endpoint, this.deps.runtime.clock.nowMs());
+    else if (result.kind === 'complete') endpointAnswered(endpoint);
   }
 
   renew(pool: Pool): void {
@@ -65,49 +121,82 @@ export class RegionConnections {
     queueMicrotask(() => this.judge(id));
   };
 
+  close(): Promise<void> {
+    this.closed = true;
+    this.stop();
+    return this.pools.close();
+  }
+
+  /** What names stand for now. Never rejects: a name that is not found keeps what it had. */
+  private async resolve(): Promise<void> {
+    const named = [...this.regions.values()].filter(({ urls }) => urls.some(isNamed));
+    if (named.length === 0 || this.closed) return;
+    const found = await this.names.endpoints(named.flatMap(({ urls }) => urls.filter(isNamed)));
+    if (this.closed) return;
+    const addresses = new Map<string, string[]>();
+    for (const { address, url } of found.values()) {
+      addresses.set(url.hostname, [...(addresses.get(url.hostname) ?? []), address]);
+    }
+    for (const { urls, endpoints } of named) {
+      endpoints.resolved(urls, ({ hostname }) => addresses.get(hostname) ?? []);
+    }
+    this.retain();
+  }
+
+  private retain(): void {
+    const all = [...this.regions.values()].flatMap(({ endpoints }) => endpoints.all);
+    this.pools.retain(new Set(all.map(({ key }) => key)));
+  }
+
+  private pick(region: Reached): Endpoint {
+    const { endpoints } = region;
+    return endpoints.pick(this.deps.runtime.clock.nowMs(), (endpoint) => {
+      const { running, pending, queued } = this.open(region, endpoint).stats;
+      return running + pending + queued;
+    });
+  }
+
   private judge(id: RegionId): void {
-    const region = this.regions.find((each) => each.id === id);
+    const region = this.regions.get(id);
     if (region === undefined || this.closed) return;
-    const { connected, running, pending, queued } = this.open(region).stats;
+    const { connected, running, pending, queued } = this.open(region, this.pick(region)).stats;
     const warm = connected > running + pending + queued;
     if ((this.warm.get(id) ?? false) === warm) return;
     this.warm.set(id, warm);
     this.deps.post({ kind: 'warmth', region: id, warm });
   }
 
-  close(): Promise<void> {
-    this.closed = true;
-    return this.pools.close();
-  }
-
-  private open(region: RegionOptions): Pool {
-    const pool = this.pools.get(originOf(region), this.deps.tls.trust(region.id));
+  private open({ options }: Reached, { origin, address }: Endpoint): Pool {
+    const pool = this.pools.get(origin, this.deps.tls.trust(options.id), address);
     if (this.watched.has(pool)) return pool;
     this.watched.add(pool);
-    const look = (): void => {
-      for (const each of this.regions) if (originOf(each) === originOf(region)) this.look(each.id);
-    };
+    const look = (): void => this.reachedAt(origin).forEach((id) => this.look(id));
     pool.on('connect', look);
     pool.on('disconnect', look);
     return pool;
   }
 
+  private reachedAt(origin: string): RegionId[] {
+    return [...this.regions.values()]
+      .filter(({ urls }) => urls.some((url) => url.origin === origin))
+      .map(({ options }) => options.id);
+  }
+
   private connected(origin: string, rttMs: number): void {
-    for (const region of this.regions) {
-      if (originOf(region) !== origin) continue;
-      this.deps.post({ kind: 'rtt', region: region.id, rttMs, over: 'connection' });
+    for (const region of this.reachedAt(origin)) {
+      this.deps.post({ kind: 'rtt', region, rttMs, over: 'connection' });
     }
   }
 }
 
-/** Asked several times a request: read once from each region's configuration. */
-const ORIGINS = new WeakMap<RegionOptions, string>();
+function urlsOf({ baseUrl, otherBaseUrls }: RegionOptions): URL[] {
+  return [...new Set([baseUrl, ...otherBaseUrls])].map((url) => new URL(url));
+}
 
-function originOf(region: RegionOptions): string {
-  let origin = ORIGINS.get(region);
-  if (origin === undefined) {
-    origin = new URL(region.baseUrl).origin;
-    ORIGINS.set(region, origin);
-  }
-  return origin;
+/** What says of the router behind the connection that it may be gone, or stands still. */
+function isLost(result: AttemptResult): boolean {
+  if (result.kind === 'connectFailed') return true;
+  if (result.kind !== 'serverFault') return false;
+  const { cause } = result;
+  return cause === 'reset' || cause === 'first_token_timeout' || cause === 'region_silent';
 }

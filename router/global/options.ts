@@ -10,6 +10,8 @@ import type { RegionConfig, TenantFacts } from './events.ts';
 
 /** A region: what it is, how it is known, and how it is reached. */
 export interface RegionOptions extends RegionConfig {
+  /** Of its further routers, where no one name stands for all of them. */
+  readonly otherBaseUrls: readonly string[];
   /** Null: the CAs of the system. */
   readonly tls: PeerTls | null;
   /** Signs what it is told. */

@@ -8,6 +8,7 @@ function region(id: string, more: Partial<RegionOptions>): RegionOptions {
   return {
     ...{ id: id as RegionId, zone: id, certifications: [], tiers: [], costMs: 0 },
     ...{ baseUrl: `http://${id}`, rollout: 'active', tls: null, linkSecrets: [], linkNames: [] },
+    otherBaseUrls: [],
     tierKey: { id: `key-${id}`, secret: 'secret' },
     ...more,
   };

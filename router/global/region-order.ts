@@ -34,7 +34,7 @@ export function regionOrder(
 ): UpstreamOrder {
   const { connections } = deps;
   const { region, lease } = attempt;
-  const pool = connections.poolOf(region);
+  const pool = connections.take(region, lease);
   const key = deps.keyOf(region);
   if (pool === null || key === null) throw new Error(`no region ${region}`);
   const { path } = facts;

@@ -74,7 +74,7 @@ export class GlobalShell {
     });
     const { settings, regions } = this.reloadable;
     this.connections = new RegionConnections(
-      { connectTimeoutMs: settings.connectTimeoutMs, tls, log: runtime.log, post },
+      { connectTimeoutMs: settings.connectTimeoutMs, tls, runtime, post },
       regions,
     );
     const words = new RegionWords({
@@ -157,6 +157,8 @@ export class GlobalShell {
   }
 
   private ofRequest(event: RequestEvent): void {
+    // Before what is decided anew: it goes to another router of the region than the one that is gone.
+    if (event.kind === 'attemptEnded') this.connections.ended(event.lease, event.result);
     this.driver.post(event);
     if (event.kind !== 'attemptEnded') return;
     const region = this.regionOf.get(event.lease);

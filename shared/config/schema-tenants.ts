@@ -89,7 +89,18 @@ export const REGION = z.strictObject({
     description:
       'What the global tier sends it: nothing, what no active region can serve, or its share.',
   }),
-  baseUrl: baseUrl(['http', 'https'], 'Its tier listener, as global routers reach it.'),
+  baseUrl: baseUrl(
+    ['http', 'https'],
+    'Its tier listener, as global routers reach it; a name stands for all its addresses, and is looked up again and again.',
+  ),
+  otherBaseUrls: z
+    .array(baseUrl(['http', 'https'], 'A tier listener.'))
+    .max(64)
+    .default([])
+    .meta({
+      description:
+        'Tier listeners of its further routers, where no name or balancer stands for all of them.',
+    }),
   tls: peerTls('How its tier listener is verified; `null`: by the CAs of the system.'),
   tierKey: TIER_KEY.nullable().default(null).meta({
     description:

@@ -6,7 +6,7 @@
 // have changed count from the next connection on. A certificate that is not accepted is told once, until another one is or
 // the reason changes.
 
-import type { OnReadOpts, Socket } from 'node:net';
+import { isIP, type LookupFunction, type OnReadOpts, type Socket } from 'node:net';
 import { Pool, buildConnector } from 'undici';
 import { RecentMap } from '../lib/recent-map.ts';
 import { systemClock } from './clock.ts';
@@ -26,10 +26,13 @@ export interface PeerTrust {
 }
 
 export interface HttpPools {
-  /** The pool of an origin: `http://host:port`, no path. Without a trust the system's CAs count. */
-  get(origin: string, trust?: PeerTrust | null): Pool;
-  /** Closes pools of origins that are not named, once their requests have ended. */
-  retain(origins: ReadonlySet<string>): void;
+  /**
+   * The pool of an origin: `http://host:port`, no path. Without a trust the system's CAs count. With an address its
+   * connections go there, whatever else the name stands for; what is proved is still the name.
+   */
+  get(origin: string, trust?: PeerTrust | null, address?: string | null): Pool;
+  /** Closes pools that are not named, once their requests have ended: by the origin, and the address behind a space. */
+  retain(keys: ReadonlySet<string>): void;
   /** No further request goes over the connections that this pool has now. */
   renew(pool: Pool): void;
   /** Destroys every connection. */
@@ -40,7 +43,7 @@ export interface HttpPools {
 export type RefusedPeer = (origin: string, line: string) => void;
 
 interface Entry {
-  readonly origin: string;
+  readonly key: string;
   readonly trust: PeerTrust | null;
   readonly pool: Pool;
 }
@@ -61,11 +64,11 @@ export function createHttpPools(
   /** The one that is used longest ago first. */
   const entries = new RecentMap<string, Entry>();
 
-  const open = (origin: string, trust: PeerTrust | null): Entry => ({
-    origin,
+  const open = (key: string, { origin, address, trust }: Target): Entry => ({
+    key,
     trust,
     pool: new Pool(origin, {
-      connect: connector({ origin, trust, connectTimeoutMs, refused, connected }),
+      connect: connector({ origin, address, trust, connectTimeoutMs, refused, connected }),
       pipelining: 1,
       allowH2: false,
       keepAliveTimeout: idleCloseMs,
@@ -76,35 +79,39 @@ export function createHttpPools(
   });
 
   return {
-    get(origin, trust = null) {
-      const found = entries.get(origin);
+    get(origin, trust = null, address = null) {
+      const key = address === null ? origin : `${origin} ${address}`;
+      const found = entries.get(key);
       const fits = found !== undefined && sameTrust(found.trust, trust);
-      if (found !== undefined && !fits) closeGently(entries, origin);
-      const entry = found !== undefined && fits ? found : open(origin, trust);
-      entries.set(origin, entry);
+      if (found !== undefined && !fits) closeGently(entries, key);
+      const entry = found !== undefined && fits ? found : open(key, { origin, address, trust });
+      entries.set(key, entry);
       if (entries.size > MAX_POOLS) closed(entries.takeOldest()?.[1]);
       return entry.pool;
     },
-    retain(origins) {
-      for (const { origin } of entries.values()) {
-        if (!origins.has(origin)) closeGently(entries, origin);
-      }
+    retain(keys) {
+      for (const { key } of entries.values()) if (!keys.has(key)) closeGently(entries, key);
     },
     renew(pool) {
       const found = [...entries.values()].find((entry) => entry.pool === pool);
-      if (found !== undefined) closeGently(entries, found.origin);
+      if (found !== undefined) closeGently(entries, found.key);
     },
     async close() {
       const all = [...entries.values()];
-      for (const { origin } of all) entries.delete(origin);
+      for (const { key } of all) entries.delete(key);
       await Promise.all(all.map(({ pool }) => pool.destroy()));
     },
   };
 }
 
-interface ConnectorOptions {
+interface Target {
   readonly origin: string;
+  /** Null: as the system resolves the name. */
+  readonly address: string | null;
   readonly trust: PeerTrust | null;
+}
+
+interface ConnectorOptions extends Target {
   readonly connectTimeoutMs: number;
   readonly refused: RefusedPeer | undefined;
   readonly connected: PoolHabits['connected'];
@@ -123,12 +130,13 @@ const READ: OnReadOpts = {
 };
 
 function connector(options: ConnectorOptions): buildConnector.connector {
-  const { origin, trust, connectTimeoutMs, refused, connected } = options;
+  const { origin, address, trust, connectTimeoutMs, refused, connected } = options;
   const build = (): buildConnector.connector =>
     buildConnector({
       timeout: connectTimeoutMs,
       keepAlive: true,
       ...(origin.startsWith('http:') ? { onread: READ } : {}),
+      ...(address === null ? {} : { lookup: alwaysAt(address) }),
       ...(trust === null ? {} : { secureContext: trust.material.context }),
       ...(trust === null || trust.serverName === null ? {} : { servername: trust.serverName }),
     });
@@ -166,6 +174,15 @@ function connector(options: ConnectorOptions): buildConnector.connector {
     }) as unknown as Parameters<typeof watchPeer>[0];
     const peer = watchPeer(attempt);
     if (connected !== undefined) timeConnect(attempt, (rttMs) => connected(origin, rttMs));
+  };
+}
+
+/** In place of a name's look-up. */
+function alwaysAt(address: string): LookupFunction {
+  const family = isIP(address);
+  return (_host, { all }, found) => {
+    if (all === true) found(null, [{ address, family }]);
+    else found(null, address, family);
   };
 }
 

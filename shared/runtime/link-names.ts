@@ -82,5 +82,5 @@ function hostOf(url: URL): string {
 }
 
 function portOf(url: URL): string {
-  return url.port === '' ? (url.protocol === 'wss:' ? '443' : '80') : url.port;
+  return url.port === '' ? (/^(?:wss|https):$/.test(url.protocol) ? '443' : '80') : url.port;
 }

@@ -53,6 +53,8 @@ export class ScriptedRegion {
   /** Where the global router's link listener is; its region dials `linkPort` where that is set: a proxy before it. */
   linksPort = 0;
   linkPort: number | null = null;
+  /** That its reports speak of. */
+  routers = 1;
   private readonly engine: ScriptedEngine;
   private readonly door: ContextDoor;
   private link: LinkClient<RegionChildMessage> | null = null;
@@ -76,6 +78,7 @@ export class ScriptedRegion {
       tierKey: key,
       linkSecrets: [`link-secret-of-${id}`],
       linkNames: [],
+      otherBaseUrls: [],
       ...more,
     };
   }
@@ -110,7 +113,7 @@ export class ScriptedRegion {
           kind: 'hello',
           protocol: [REGION_PROTOCOL_VERSION, REGION_PROTOCOL_VERSION],
           features: [],
-          routerId: `router-of-${this.id}` as RouterId,
+          routerId: `router-of-${this.id}-${this.port}` as RouterId,
           software: 'test',
           region: this.id,
           wallMs: Date.now(),
@@ -128,7 +131,7 @@ export class ScriptedRegion {
       kind: 'report',
       seq: this.seq,
       pools: [{ ...REPORT, ...more }],
-      routers: 1,
+      routers: this.routers,
       draining: false,
       arrived: [],
     });
