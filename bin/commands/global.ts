@@ -17,6 +17,7 @@ import {
 } from '../cli/options.ts';
 import { endOnSignal, processLog, processRuntime, started } from '../cli/process.ts';
 import { startReloading } from '../cli/reloading.ts';
+import { warnOfFewFiles } from '../cli/open-files.ts';
 import { secretOverlays, textHasAgent } from '../cli/secrets.ts';
 import { UsageError } from '../cli/usage-error.ts';
 
@@ -91,6 +92,7 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const log = processLog(config.log);
   const state = new ConfigState();
   const runtime = { ...processRuntime(log), configView: state.view };
+  warnOfFewFiles(log, global.limits.openRequests);
   const { startGlobalRouter } = await import('../../router/global/start.ts');
   const router = await started(
     startGlobalRouter(globalOptions(config, global), runtime),

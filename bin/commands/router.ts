@@ -19,6 +19,7 @@ import {
   settingOverlays,
   type Setting,
 } from '../cli/options.ts';
+import { warnOfFewFiles } from '../cli/open-files.ts';
 import { secretOverlays, textHasAgent } from '../cli/secrets.ts';
 import { endOnSignal, isReadable, processLog, processRuntime, started } from '../cli/process.ts';
 import { startReloading } from '../cli/reloading.ts';
@@ -142,6 +143,7 @@ async function startRouter(config: FleetConfig, runtime: RoleRuntime): Promise<R
   const options = routerOptions(config);
   const { workers } = config.router;
   const count = workers === 'auto' ? Math.min(coresToUse(), WORKERS_MAX) : workers;
+  warnOfFewFiles(runtime.log, Math.ceil(config.router.limits.openRequests / count));
   if (count > 1) {
     const { startWorkers } = await import('../workers/start.ts');
     const { drainMs } = config.router.shutdown;

@@ -25,6 +25,7 @@ import {
   settingOverlays,
   type Setting,
 } from '../cli/options.ts';
+import { warnOfFewFiles } from '../cli/open-files.ts';
 import { endOnSignal, processLog, processRuntime } from '../cli/process.ts';
 import { startReloading } from '../cli/reloading.ts';
 import { address } from '../cli/router-options.ts';
@@ -218,6 +219,7 @@ async function serve({ file, text, overlaysFor, config, own, model }: Serving): 
   const log = processLog(config.log);
   const state = new ConfigState();
   const runtime = { ...processRuntime(log), ...(file === null ? {} : { configView: state.view }) };
+  warnOfFewFiles(log, (config.global ?? config.router).limits.openRequests);
   const roles = await startRoles(config, own, runtime);
   const apply = (next: FleetConfig) => roles.reload(next);
   const reloading = { role: 'up', text, overlaysFor, config, apply, state, log } as const;
