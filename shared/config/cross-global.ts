@@ -27,12 +27,16 @@ export function regionNames({ region, regions }: FleetConfig): readonly string[]
   return regions.length === 0 ? [region] : regions.map(({ name }) => name);
 }
 
-function regionProblems({ regions, zones }: FleetConfig): Problem[] {
+function regionProblems({ regions, zones, router, pools }: FleetConfig): Problem[] {
   const secrets = regions.flatMap(({ linkSecrets, tierKey }, i) => [
     ...linkSecrets.map((text, k) => ({ text, path: ['regions', i, 'linkSecrets', k] as Path })),
     ...(tierKey === null
       ? []
       : [{ text: tierKey.secret, path: ['regions', i, 'tierKey', 'secret'] as Path }]),
+  ]);
+  const ofAgents = new Set([
+    ...router.links.secrets,
+    ...pools.flatMap(({ agentSecrets }) => agentSecrets),
   ]);
   const known = new Set(regions.map(({ zone }) => zone));
   return [
@@ -40,6 +44,12 @@ function regionProblems({ regions, zones }: FleetConfig): Problem[] {
       path: secrets[k]?.path ?? [],
       message: 'stands here a second time: a secret says of one region alone which it is',
     })),
+    ...secrets
+      .filter(({ text }) => ofAgents.has(text))
+      .map(({ path }) => ({
+        path,
+        message: 'is a secret of agents too: whoever has it could say that it is this region',
+      })),
     ...repeated(regions.map(({ tierKey }) => tierKey?.id ?? null)).map((i) => ({
       path: ['regions', i, 'tierKey', 'id'],
       message: 'is the id of another key: each pair of tiers has its own',

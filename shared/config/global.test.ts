@@ -138,6 +138,22 @@ describe('a global router', () => {
       'regions[1].linkSecrets[0]: stands here a second time: a secret says of one region alone which it is',
     ],
     [
+      'secrets of regions that no agent has',
+      {
+        regions: [region('fra', { linkSecrets: [SECRET] })],
+        router: { links: { secrets: [SECRET] } },
+      },
+      'regions[0].linkSecrets[0]: is a secret of agents too',
+    ],
+    [
+      'keys of regions that no agent has',
+      {
+        regions: [region('fra', { tierKey: { id: 'fra', secret: SECRET } })],
+        pools: [{ id: 'p', agentSecrets: [SECRET] }],
+      },
+      'regions[0].tierKey.secret: is a secret of agents too',
+    ],
+    [
       'another key for each pair',
       { regions: [region('fra'), region('tyo', { tierKey: { id: 'fra', secret: SECRET } })] },
       'regions[1].tierKey.id: is the id of another key',
