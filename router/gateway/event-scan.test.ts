@@ -81,7 +81,46 @@ describe.each(Object.entries(STREAMS))('%s', (_name, bytes) => {
   });
 });
 
+/** What may stand in one stream beside each other. */
+const EVENTS = [
+  'data: {"choices":[{"delta":{"content":"a"}}]}\n\n',
+  'data: {"choices":[{"delta":{"content":"\\"error\\":{}"}}]}\n\n',
+  'data: {"choices":[{"delta":{"tool_calls":[{"arguments":"{}"}]}}],"usage":null}\n\n',
+  'data: {"choices":[{"text":"b"}],"usage":{"prompt_tokens":9,"completion_tokens":2}}\n\n',
+  'data: {"choices":[{"text":"b"}],"usage" : null}\n\n',
+  'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}\n\n',
+  'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n',
+  'data: {"choices":[{"text":"c"}],\ndata: "x":1}\n\n',
+  'data:{"choices":[{"text":"d"}]}\n\n',
+  'data: {"choices":[{"text":"e"}]}\r\n\r\n',
+  'data: {"choices":[{"text":"f"}]}\r\rdata: {"choices":[{"text":"g"}]}\n\n',
+  'data: {"error":{"code":500}}\n\n',
+  'data: {"choices":[{"finish_reason":"abort"}]}\n\n',
+  'data: [DONE]\n\n',
+  ': ping\n\n',
+  'id: 1\n\n',
+  'data: {"choices":[{"text":"unfinished"',
+  '\n',
+];
+
 describe('the event scan', () => {
+  test('whole events in one piece mean what they mean byte by byte', () => {
+    const first = Buffer.from(EVENTS[0] as string);
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...EVENTS), { maxLength: 6 }), (events) => {
+        const pieces = [first, ...events.map((event) => Buffer.from(event))];
+        const bytes = Buffer.concat(pieces);
+        const single = run(
+          [...bytes].map((byte) => Buffer.from([byte])),
+          true,
+        );
+        expect(run(pieces, true)).toEqual(single);
+        expect(run([first, bytes.subarray(first.length)], true)).toEqual(single);
+      }),
+      { numRuns: 400 },
+    );
+  });
+
   test('a stream without faults passes byte for byte when its usage was asked for', () => {
     for (const name of ['chat-stream-usage.http', 'chat-stream-continuous-usage.http']) {
       const seen = run([bodyOf(name)], false);

@@ -4,7 +4,8 @@
 // stream and then a polite `[DONE]`, or a last chunk with `finish_reason: "abort"`. So no event is passed
 // before it was searched for both. The search is for the quoted words, which cannot stand inside a JSON
 // string (its quotes are escaped); only an event that has one is parsed, to see whether it is what it seems.
-// What only opens a chat stream is held until something follows it (stream-opening.ts).
+// What only opens a chat stream is held until something follows it (stream-opening.ts). Most pieces are whole events that
+// bring a token each and nothing else: those are known by one walk over their bytes, without the searches.
 // Comments and empty events are swallowed: a tier sends its own. An error is `{"error": {…}}` (vLLM, SGLang, llama.cpp),
 // `{"error": "…", "error_type": …}` (TGI) or the error itself (`{"object": "error", …}`).
 
@@ -39,14 +40,21 @@ export interface ScanResult {
 
 const LF = 0x0a;
 const CR = 0x0d;
+const SPACE = 0x20;
+const QUOTE = 0x22;
 const COLON = 0x3a;
+const OPEN_BRACE = 0x7b;
 const ERROR_WORD = Buffer.from('"error"');
 const ABORT_WORD = Buffer.from('"abort"');
 const USAGE_WORD = Buffer.from('"usage"');
+/** In every chunk of some engines: none yet. */
+const NO_USAGE = Buffer.from('"usage":null');
 const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
 const DONE = '[DONE]';
 /** A longer event is not kept for the usage that it names, bytes: it is read at once. */
 const KEPT_EVENT_BYTES = 64 * 1024;
+/** A longer piece is searched for words: for so many bytes that is quicker than to walk over each. */
+const WALKED_BYTES = 4 * 1024;
 /** What may stand before a stream's first event, and is no part of it. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
@@ -86,6 +94,8 @@ export class EventScan {
     const forward: Buffer[] = [];
     let dataEvents = 0;
     if (this.ended) return { forward, dataEvents, fault: null };
+    const plain = this.isBetweenEvents ? plainEvents(piece) : 0;
+    if (plain > 0) return { forward: [piece], dataEvents: plain, fault: null };
     this.returns ||= piece.includes(CR);
     const bytes = this.tail.with(this.unmarked(piece));
     this.cursor.returns = this.returns;
@@ -126,6 +136,11 @@ export class EventScan {
     return null;
   }
 
+  /** Nothing that came before has any part in what comes now. */
+  private get isBetweenEvents(): boolean {
+    return this.opening.over && this.tail.length === 0 && !this.returns && !this.done;
+  }
+
   private unmarked(piece: Buffer): Buffer {
     if (this.lead === null) return piece;
     const first = this.lead.length === 0 ? piece : Buffer.concat([this.lead, piece]);
@@ -164,7 +179,7 @@ export class EventScan {
       const fault = faultOf(event);
       if (fault !== null) return fault;
     }
-    if (event.includes(USAGE_WORD)) return this.judgeUsage(event);
+    if (namesUsage(event)) return this.judgeUsage(event);
     return 'data';
   }
 
@@ -181,6 +196,48 @@ export class EventScan {
     this.usage = usageOf(value['usage']) ?? this.usage;
     return this.dropUsage ? 'drop' : 'data';
   }
+}
+
+/**
+ * Events in a piece that is nothing but whole ones of one line `data: {…}` each, without a word that is searched for; 0
+ * where it is anything else, or may be.
+ */
+function plainEvents(piece: Buffer): number {
+  const { length } = piece;
+  if (length > WALKED_BYTES) return 0;
+  let events = 0;
+  for (let at = 0; at < length; at += 2) {
+    if (!isDataLine(piece, at) || piece[at + 5] !== SPACE || piece[at + 6] !== OPEN_BRACE) return 0;
+    for (at += 7; piece[at] !== LF; at += 1) {
+      const byte = piece[at];
+      if (byte === QUOTE && mayBeginWord(piece, at)) return 0;
+      if (byte === CR || byte === undefined) return 0;
+    }
+    if (piece[at + 1] !== LF) return 0;
+    events += 1;
+  }
+  return events;
+}
+
+/** Whether what stands behind a quote may be `error`, `abort`, or `usage` with anything but null. */
+function mayBeginWord(bytes: Buffer, quote: number): boolean {
+  const first = bytes[quote + 1];
+  const second = bytes[quote + 2];
+  if (first === 0x65) return second === 0x72;
+  if (first === 0x61) return second === 0x62;
+  return first === 0x75 && second === 0x73 && !bytesAt(bytes, quote, NO_USAGE);
+}
+
+function namesUsage(event: Buffer): boolean {
+  for (let at = event.indexOf(USAGE_WORD); at >= 0; at = event.indexOf(USAGE_WORD, at + 1)) {
+    if (!bytesAt(event, at, NO_USAGE)) return true;
+  }
+  return false;
+}
+
+function bytesAt(bytes: Buffer, at: number, wanted: Buffer): boolean {
+  for (let k = 0; k < wanted.length; k += 1) if (bytes[at + k] !== wanted[k]) return false;
+  return true;
 }
 
 function usageIn(event: Buffer): Usage | null {

@@ -17,6 +17,11 @@ export class StreamOpening {
   private readonly choices = new Set<unknown>();
   private events: Buffer[] | null = [];
 
+  /** Something has followed it: nothing is held back any more. */
+  get over(): boolean {
+    return this.events === null;
+  }
+
   /** Takes an event with data: true where it is held back. */
   holds(event: Buffer, parse: (event: Buffer) => unknown): boolean {
     if (this.events === null || this.events.length >= MAX_OPENINGS) return false;
