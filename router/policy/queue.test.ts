@@ -55,6 +55,15 @@ describe('the queue releases', () => {
     expect(drain(queue)).toEqual(['shorter', 'long-old', 'short-new']);
   });
 
+  test('nothing in advance for a tenant that had nothing waiting meanwhile', () => {
+    const of = (tenant: string, ...ids: string[]) =>
+      ids.map((id) => item(id, { tenant, tokens: 1_000 }));
+    const queue = queueOf(...of('a', 'a1'), ...of('b', 'b1', 'b2', 'b3', 'b4', 'b5', 'b6'));
+    for (const id of ['a1', 'b1', 'b2', 'b3', 'b4']) queue.release(id);
+    for (const one of of('a', 'a2', 'a3', 'a4')) queue.push(one, CREDIT);
+    expect(drain(queue)).toEqual(['a2', 'b5', 'a3', 'b6', 'a4']);
+  });
+
   test('by turns between tenants, in tokens and not in requests', () => {
     const queue = queueOf(
       ...['a1', 'a2', 'a3', 'a4'].map((id) => item(id, { tenant: 'a', tokens: 100 })),

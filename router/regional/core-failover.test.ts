@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import type { PoolId } from '../../shared/model/ids.ts';
 import {
   attemptIn,
   attemptsIn,
   chainOf,
   COMPLETE,
+  configOf,
   CoreRig,
   decisionIn,
   refusalIn,
@@ -68,6 +70,24 @@ describe('an attempt that fails before its answer began', () => {
     expect([third, fourth].toSorted()).toEqual(['b', 'c']);
     expect(refusalIn(rig.end('r1.4', CONNECT_FAILED))).toMatchObject({ code: 'upstream_failed' });
     expect(rig.core.status(rig.nowMs)).toMatchObject({ openRequests: 0, leases: 0 });
+  });
+
+  test('after two stale connections is tried elsewhere: there the new ones break too', () => {
+    const rig = pair();
+    rig.arrive();
+    expect(attemptIn(rig.end('r1.1', STALE)).replica).toBe('a');
+    expect(attemptIn(rig.end('r1.2', STALE)).replica).toBe('b');
+  });
+
+  test('is not tried again in a pool that the configuration has no more', () => {
+    const rig = pair();
+    rig.arrive();
+    const other = { id: 'other' as PoolId, models: ['other'], aliases: {} };
+    rig.handle({ kind: 'configured', config: configOf({ pools: [other] }) });
+    const effects = rig.end('r1.1', RESET);
+    expect(attemptsIn(effects)).toEqual([]);
+    expect(refusalIn(effects)?.code).toBe('upstream_failed');
+    expect(rig.core.leaseCount()).toBe(0);
   });
 
   test.each([

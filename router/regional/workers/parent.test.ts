@@ -170,6 +170,23 @@ describe('operators', () => {
     expect(text).toContain('spillway_worker_deaths_total{worker="2"} 1');
   });
 
+  test('see what a worker has sent to each replica, after it is gone too', async () => {
+    for (const rig of crew.rigs) {
+      rig.ready('a');
+      rig.arrive();
+    }
+    const sent = async () =>
+      /replica_attempts_total\{[^}]*replica="a"[^}]*\} (\d+)/.exec(
+        (await get('/metrics')).text,
+      )?.[1];
+    expect(await sent()).toBe('2');
+    crew.list[1] = { ...member(2), state: 'down', pid: null };
+    parent.ended(2, true);
+    expect(await sent()).toBe('2');
+    crew.rigs[0]?.arrive();
+    expect(await sent()).toBe('3');
+  });
+
   test('are told what one worker would decide, each in turn, and its refusals as its own', async () => {
     const asked = '{"model": "m"}';
     const workers = [await get('/v1/route/explain', asked), await get('/v1/route/explain', asked)];
