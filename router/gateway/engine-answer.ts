@@ -3,7 +3,7 @@
 import type { Usage } from '../../shared/protocol/messages.ts';
 import { isObject } from './canonical.ts';
 import { faultText, isFault } from './event-scan.ts';
-import { usageOf } from './usage.ts';
+import { usageAtEnd, usageOf } from './usage.ts';
 
 export type AnswerVerdict =
   | { readonly kind: 'complete'; readonly usage: Usage | null }
@@ -24,6 +24,12 @@ export function judgeAnswer(body: Buffer, anyJson = false): AnswerVerdict {
     return { kind: 'fault', cause: 'abort', detail: 'the engine aborted the request' };
   }
   return { kind: 'complete', usage: usageOf(value['usage']) };
+}
+
+/** A whole body that the tier behind has judged already: of it the usage is looked for, and nothing else is read. */
+export function judgedAnswer(body: Buffer, anyJson = false): AnswerVerdict {
+  const usage = usageAtEnd(body);
+  return usage === undefined ? judgeAnswer(body, anyJson) : { kind: 'complete', usage };
 }
 
 /**

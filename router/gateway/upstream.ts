@@ -8,10 +8,17 @@
 
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { type AnswerVerdict, errorStatusOf, isBackPressure, judgeAnswer } from './engine-answer.ts';
+import {
+  type AnswerVerdict,
+  errorStatusOf,
+  isBackPressure,
+  judgeAnswer,
+  judgedAnswer,
+} from './engine-answer.ts';
 import type { AnswerRoom } from './answer-room.ts';
 import { BytePieces } from './byte-pieces.ts';
 import { EventScan } from './event-scan.ts';
+import { anotherServer, isAnotherServer } from './own-answer.ts';
 import { retryAfterMs } from './retry-after.ts';
 import { befellReused } from '../../shared/runtime/reused-connections.ts';
 import type { AttemptResult, FaultCause } from '../policy/attempt-result.ts';
@@ -56,6 +63,10 @@ export interface UpstreamOrder {
   readonly anyJson: boolean;
   /** The client did not ask for the usage chunk. */
   readonly dropUsage: boolean;
+  /** What answers has judged whole answers itself. Absent: it has not. */
+  readonly judged?: true;
+  /** A router of ours is to answer: what another server does not find is a fault of the way there. Absent: an engine is. */
+  readonly toRouter?: boolean;
   /** Headers of the answer that go on with it, in lower case. Absent: none. */
   readonly passed?: readonly string[];
   readonly connectTimeoutMs: number;
@@ -324,7 +335,9 @@ export class Upstream implements Dispatcher.DispatchHandler {
     const body = this.takeHeld();
     const type = contentTypeOf(this.headers);
     const opaque = this.order.anyJson && type === OPAQUE_TYPE;
-    const verdict = opaque ? OPAQUE : judgeAnswer(body, this.order.anyJson);
+    const { anyJson, judged = false } = this.order;
+    const judge = judged ? judgedAnswer : judgeAnswer;
+    const verdict = opaque ? OPAQUE : judge(body, anyJson);
     if (verdict.kind === 'fault') return this.fault(verdict.cause, verdict.detail);
     // SDKs go by the type: JSON under another name would be handed to the caller as text.
     this.commitAnswer(opaque || JSON_TYPE.test(type) ? type : 'application/json', body.length);
@@ -367,6 +380,9 @@ export class Upstream implements Dispatcher.DispatchHandler {
       return this.end({ kind: 'backPressure', status, retryAfterMs: after });
     }
     if (errorStatusOf(status) === null) return this.fault('status', `status ${status}`);
+    if (this.order.toRouter === true && isAnotherServer(status, this.headers)) {
+      return this.fault('status', anotherServer(status));
+    }
     this.end({ kind: 'clientError', status }, { status, body: this.held.take() });
   }
 

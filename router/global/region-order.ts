@@ -61,6 +61,8 @@ export function regionOrder(
     stream: request.stream,
     anyJson: request.work !== 'generation',
     dropUsage: !request.usageAsked,
+    judged: true,
+    toRouter: true,
     passed: PASSED,
     connectTimeoutMs: attempt.connectTimeoutMs,
     firstTokenTimeoutMs: attempt.firstTokenTimeoutMs,
@@ -70,10 +72,10 @@ export function regionOrder(
 
 function contextOf(attempt: GlobalAttempt, from: RouterId): TierContext {
   const { lease, seq, tenant, saltGroup, residency, zones } = attempt;
-  const { conversation, byId, away, awayForMs, deadlineInMs } = attempt;
+  const { conversation, byId, revisions, away, awayForMs, deadlineInMs } = attempt;
   return {
     attempt: lease,
     ...{ from, seq, tenant, saltGroup, residency, zones },
-    ...{ conversation, byId, away, awayForMs, deadlineInMs },
+    ...{ conversation, byId, revisions, away, awayForMs, deadlineInMs },
   };
 }
