@@ -183,6 +183,7 @@ describe('operators', () => {
     crew.list[1] = { ...member(2), state: 'down', pid: null };
     parent.ended(2, true);
     expect(await sent()).toBe('2');
+    crew.rigs[0]?.report('a');
     crew.rigs[0]?.arrive();
     expect(await sent()).toBe('3');
   });
