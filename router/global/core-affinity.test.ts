@@ -144,6 +144,22 @@ describe('a conversation', () => {
       expect(next(lives([600, 600, 600, 1_500]))).toEqual(['send', 'affinity', 'jp']);
     });
 
+    test('never for what two routers of a region report of one moment', () => {
+      const rig = asia({ settings: { spillIntervalMs: 1_000, smoothingHalfLifeMs: 1 } });
+      rig.up('jp', 'jp2');
+      rig.end(attemptIn(rig.arrive({ prompts: [turnsOf(7, 1)] })).lease, COMPLETE);
+      const report = (queue: number): void => {
+        rig.pass(1_000);
+        rig.report('sg');
+        rig.grant('sg', 10_000);
+        for (const link of ['jp', 'jp2']) rig.report(link, { waitingPrefillMs: 2 * queue });
+      };
+      for (const queue of [600, 600, 600, 1_500]) report(queue);
+      expect(next(rig)).toEqual(['send', 'affinity', 'jp']);
+      report(1_500);
+      expect(next(rig)).toEqual(['spill', 'moved', 'sg']);
+    });
+
     test('never without credit', () => {
       expect(next(lives([600, 1_500, 1_500, 1_500], 0))).toEqual(['send', 'affinity', 'jp']);
     });
@@ -200,9 +216,10 @@ describe('a conversation', () => {
     test('never to a neighbour that was as full in one of the two reports', () => {
       const rig = lives([600, 1_500, 1_500, 1_500]);
       rig.report('sg', { waitingPrefillMs: 3_000 });
-      rig.pass(1);
+      rig.pass(600);
       rig.report('sg');
       expect(next(rig)).toEqual(['send', 'affinity', 'jp']);
+      rig.pass(600);
       rig.report('sg');
       expect(next(rig)).toEqual(['spill', 'moved', 'sg']);
     });

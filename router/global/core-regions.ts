@@ -303,5 +303,11 @@ function see(state: GlobalState, pool: RegionPool, fresh: boolean): void {
   });
   const within = queue === null ? null : Math.min(queue, QUEUE_MAX_MS);
   pool.smoothed.note(within, state.nowMs);
-  pool.lastQueuesMs = [pool.lastQueuesMs[1], within];
+  const [before, last] = pool.lastQueuesMs;
+  if (state.nowMs - pool.lastQueueAtMs < state.settings.reportIntervalMs / 2) {
+    pool.lastQueuesMs = [before, within];
+    return;
+  }
+  pool.lastQueuesMs = [last, within];
+  pool.lastQueueAtMs = state.nowMs;
 }

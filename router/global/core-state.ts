@@ -95,6 +95,8 @@ export interface RegionPool {
   readonly smoothed: Smoothed;
   /** Reported queue of the last two reports, as it was. */
   lastQueuesMs: readonly [before: number | null, last: number | null];
+  /** From when on the last is one of its own: what several routers report of one moment is one. */
+  lastQueueAtMs: number;
   readonly gate: SpillGate;
   /** Own credit for sending there. */
   readonly purse: CreditPurse<LinkId>;
@@ -269,6 +271,7 @@ export function newRegionPool(id: PoolId, region: RegionState, halfLifeMs: numbe
     sight: null,
     smoothed: new Smoothed(halfLifeMs),
     lastQueuesMs: [null, null],
+    lastQueueAtMs: Number.NEGATIVE_INFINITY,
     gate: new SpillGate(),
     purse: new CreditPurse(),
     flow: new SpillFlow(),
