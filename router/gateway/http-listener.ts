@@ -18,7 +18,7 @@ import { corsHeaders, isPreflight, preflightHeaders, type CorsPolicy } from './c
 import { errorFacts } from './error-envelope.ts';
 import { clientRequestId } from './headers.ts';
 import { requestIdOf } from './openai-request.ts';
-import { Reply } from './reply.ts';
+import { Reply, type AnswerHeaders } from './reply.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
 import type { Door } from './client-door.ts';
@@ -232,7 +232,7 @@ async function serve(
     await route.handle(call);
   } catch (cause) {
     const error = refusals.saidOf(request, cause) ?? cause;
-    if (!call.reply.ended) call.reply.fail(errorFacts(error));
+    if (!call.reply.ended) call.reply.fail(errorFacts(error), call.ownMark());
     options.onRefused(call, error);
   }
 }
@@ -280,6 +280,7 @@ class HttpCall implements Call {
   /** The client waits to be asked for its body. Where it never is, Node closes the connection behind the answer. */
   private bodyUnasked: boolean;
   private readonly cors: CorsPolicy | null;
+  private readonly isBare: boolean;
 
   constructor(options: ListenerOptions, { request, response, lastBytes, routes }: HttpExchange) {
     this.arrivedMs = options.clock.nowMs();
@@ -296,17 +297,23 @@ class HttpCall implements Call {
     const inside = this.onPath.some(({ audience }) => audience === 'operators');
     this.cors = inside ? null : options.cors();
     const how = { nowMs: this.arrivedMs, breakOff: lastBytes.breakOff };
-    this.reply = new Reply(response, this.ownHeaders(options.bare === true), how);
+    this.isBare = options.bare === true;
+    this.reply = new Reply(response, this.ownHeaders(), how);
   }
 
-  private ownHeaders(bare: boolean): Readonly<Record<string, string>> {
+  private ownHeaders(): Readonly<Record<string, string>> {
     const { id, clientId, cors, request, response } = this;
-    if (bare) {
+    if (this.isBare) {
       response.sendDate = false;
       return NO_HEADERS;
     }
     const own = { 'x-request-id': clientId ?? id, 'x-spillway-request-id': id };
     return cors === null ? own : { ...own, ...corsHeaders(cors, request.headers) };
+  }
+
+  /** Where an answer bears no names of the request, an error says all the same that a router of ours has made it. */
+  ownMark(): AnswerHeaders {
+    return this.isBare ? { 'x-spillway-request-id': this.id } : {};
   }
 
   get client(): string | null {

@@ -46,7 +46,7 @@ export const METRICS = [
   {
     name: 'tier_refusals_total',
     type: 'counter',
-    help: 'Attempts and probes that a region refused as none of its own (401, 403, 421): keys, clocks or residency of the two tiers do not agree.',
+    help: 'Attempts and probes that a region refused as none of its own (401, 403, 421): keys, clocks or residency of the two tiers do not agree. 404, 405, 410: another server than a router of the region answers there.',
     labels: ['region', 'status'],
   },
   {

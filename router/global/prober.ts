@@ -10,13 +10,14 @@
 // is not probed. What is found goes to the core; the first time that streams are
 // held back, and the first time that they are not, is said in the log.
 
-import type { Dispatcher } from 'undici';
+import type { Dispatcher, Pool } from 'undici';
 import { errorCode } from '../../shared/lib/error-code.ts';
 import type { LeaseId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { isBackPressure } from '../gateway/engine-answer.ts';
 import { EventScan } from '../gateway/event-scan.ts';
+import { anotherServer, isAnotherServer } from '../gateway/own-answer.ts';
 import { signContext } from '../gateway/tier-context.ts';
 import { CONTEXT_HEADER } from '../gateway/tier-door.ts';
 import type { RegionConnections } from './connections.ts';
@@ -84,6 +85,13 @@ const UNPROBED: Readonly<Probed> = {
 /** What came of one: null where nothing of the kind is offered. */
 type Outcome = RegionProbe | null;
 
+interface Asking {
+  readonly path: string;
+  readonly body: object;
+  readonly signal: AbortSignal;
+  readonly options: ProbeOptions;
+}
+
 export class RegionProber {
   private readonly deps: ProberDeps;
   private readonly probed = new Map<RegionId, Probed>();
@@ -122,7 +130,6 @@ export class RegionProber {
       state.running = true;
       void this.probe(region, { model, options }).then((outcome) => {
         state.running = false;
-        this.deps.connections.look(region.id);
         if (outcome === null) state.model += 1;
         else this.tell(region.id, state, outcome);
       });
@@ -185,18 +192,12 @@ export class RegionProber {
     }
   }
 
-  private async ask(
-    region: RegionOptions,
-    what: {
-      readonly path: string;
-      readonly body: object;
-      readonly signal: AbortSignal;
-      readonly options: ProbeOptions;
-    },
-  ): Promise<Outcome> {
+  private ask(region: RegionOptions, what: Asking): Promise<Outcome> {
+    return this.deps.connections.with(region.id, (pool) => this.askBy(pool, region, what));
+  }
+
+  private async askBy(pool: Pool, region: RegionOptions, what: Asking): Promise<Outcome> {
     const { clock } = this.deps.runtime;
-    const pool = this.deps.connections.poolOf(region.id);
-    if (pool === null) return null;
     const body = Buffer.from(JSON.stringify(what.body));
     const sentMs = clock.nowMs();
     const answer = await pool.request({
@@ -210,6 +211,9 @@ export class RegionProber {
     if (statusCode !== 200) {
       await answer.body.dump({ limit: MAX_ANSWER_BYTES });
       if (isBackPressure(statusCode)) return { kind: 'busy' };
+      if (isAnotherServer(statusCode, answer.headers)) {
+        return { kind: 'failed', detail: anotherServer(statusCode) };
+      }
       if (NOT_OFFERED.includes(statusCode)) return null;
       return { kind: 'failed', detail: `status ${statusCode}` };
     }

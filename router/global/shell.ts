@@ -8,6 +8,7 @@ import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import type { Canonicaliser } from '../gateway/canonical.ts';
 import type { GatewayReloadable } from '../gateway/gateway-options.ts';
+import { anotherServersStatus } from '../gateway/own-answer.ts';
 import { RequestDesk } from '../gateway/request-desk.ts';
 import { Unserved } from '../gateway/unserved.ts';
 import type { RequestEvent, RouteRequest } from '../policy/request-events.ts';
@@ -168,9 +169,10 @@ export class GlobalShell {
     if (event.result.kind === 'serverFault') this.sayWhoseFault(region, event.result.detail);
   }
 
-  /** Keys, clocks or lists of the two tiers that do not agree are for an operator to mend. */
+  /** Keys, clocks or lists of the two tiers that do not agree, or a wrong base URL, are for an operator to mend. */
   private sayWhoseFault(region: RegionId, detail: string): void {
-    const status = OUR_FAULT.exec(detail)?.[1];
+    const another = anotherServersStatus(detail);
+    const status = another ?? OUR_FAULT.exec(detail)?.[1];
     if (status === undefined) return;
     const { metrics, runtime } = this.deps;
     metrics.add('tier_refusals_total', { region, status });
@@ -178,7 +180,12 @@ export class GlobalShell {
     const nowMs = runtime.clock.nowMs();
     if (nowMs - (this.saidMs.get(words) ?? Number.NEGATIVE_INFINITY) < SAY_AGAIN_MS) return;
     this.saidMs.set(words, nowMs);
-    runtime.log.error({ region, status: Number(status) }, 'region_refuses_tier');
+    if (another === null) {
+      runtime.log.error({ region, status: Number(status) }, 'region_refuses_tier');
+      return;
+    }
+    const check = 'regions[].baseUrl: host, port, no path; what a proxy before it leads to';
+    runtime.log.error({ region, status: Number(status), check }, 'region_is_another_server');
   }
 }
 

@@ -238,6 +238,23 @@ describe('failover', () => {
     ]);
   });
 
+  test('does not tell clients what another server at its address does not find', async () => {
+    const { home, far, tier } = await two();
+    home.script = statusOf(404, '{"error":{"message":"The model `m` does not exist."}}');
+    expect(await textOf(tier)).toBe('hello there');
+    expect([home.told.length, far.told.length]).toEqual([1, 1]);
+    expect(await tier.metric('tier_refusals_total')).toEqual({ 'region="home",status="404"': 1 });
+    expect(tier.lines.filter(({ msg }) => msg === 'region_is_another_server')).toMatchObject([
+      { region: 'home', status: 404, check: expect.stringContaining('baseUrl') },
+    ]);
+    // Control: what a router of ours does not find is the client's to know.
+    home.script = statusOf(404, '{"error":{"message":"words of the region"}}', {
+      'server-timing': 'total;dur=1',
+    });
+    const own = await post(tier, CHAT);
+    expect([own.status, own.text.includes('words of the region')]).toEqual([404, true]);
+  });
+
   test('gives the region up that shows no first token in time', async () => {
     const settings = { ...GLOBAL_DEFAULTS, firstTokenBaseMs: 100, firstTokenExtendWindowMs: 0 };
     const { home, far, tier } = await two({ reloadable: { settings } });

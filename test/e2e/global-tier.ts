@@ -35,7 +35,7 @@ const LOCAL = { host: '127.0.0.1', port: 0 };
 const WHATEVER: Script = (received, response) =>
   received.path === '/v1/chat/completions'
     ? streamOf('hello', ' there')(received, response)
-    : statusOf(404, '{}')(received, response);
+    : statusOf(404, '{}', { 'server-timing': 'total;dur=1' })(received, response);
 
 export interface ToldRequest extends Received {
   readonly context: TierContext;

@@ -202,6 +202,19 @@ describe('the tier listener', () => {
     ]);
   });
 
+  test('is known for one of ours by what it does not find: a model, and a path', async () => {
+    const { router } = await region();
+    const body = JSON.stringify({ model: 'none', messages: [{ role: 'user', content: 'hello' }] });
+    const unknown = await send(router.tierPort, signed({}, { body }), body);
+    expect([unknown.status, unknown.headers['server-timing'] !== undefined]).toEqual([404, true]);
+    const nowhere = await fetch(`http://127.0.0.1:${router.tierPort}/v1/nowhere`, {
+      method: 'POST',
+    });
+    expect([nowhere.status, nowhere.headers.has('x-spillway-request-id')]).toEqual([404, true]);
+    const wrong = await fetch(`http://127.0.0.1:${router.tierPort}/v1/chat/completions`);
+    expect([wrong.status, wrong.headers.has('x-spillway-request-id')]).toEqual([405, true]);
+  });
+
   test('refuses what is not rightly signed: nothing of it reaches an engine, each is counted by its reason', async () => {
     const { router, lines } = await region();
     const port = router.tierPort;
