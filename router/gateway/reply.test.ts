@@ -65,6 +65,21 @@ async function read(client: Socket): Promise<string> {
   return text;
 }
 
+test('pieces of every size are framed as their client reads them', async () => {
+  const { client, reply } = await serve(GET);
+  const text = read(client);
+  reply.beginStream('text/event-stream', {});
+  const sizes = [1, 15, 16, 17, 255, 256, 4_095, 4_096, 65_535, 65_536];
+  for (const size of sizes) {
+    reply.write(Buffer.alloc(size, 'x'), 1);
+    await turn();
+  }
+  reply.end();
+  const body = (await text).split('\r\n\r\n').slice(1).join('\r\n\r\n');
+  const frames = sizes.map((size) => `${size.toString(16)}\r\n${'x'.repeat(size)}\r\n`);
+  expect(body).toBe(`${frames.join('')}0\r\n\r\n`);
+});
+
 test('each piece of a stream leaves in one write, the last one with the end', async () => {
   const { client, reply, writes } = await serve(GET);
   const text = read(client);

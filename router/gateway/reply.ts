@@ -227,12 +227,22 @@ export class Reply {
   }
 }
 
-/** As HTTP/1.1 frames it. */
+const CR = 0x0d;
+const LF = 0x0a;
+const HEX = Buffer.from('0123456789abcdef');
+
+/** As HTTP/1.1 frames it. By single bytes: each call that writes a few of them costs more than these. */
 function chunkOf(piece: Buffer): Buffer {
-  const size = `${piece.length.toString(16)}\r\n`;
-  const frame = Buffer.allocUnsafe(size.length + piece.length + 2);
-  frame.write(size, 0, 'latin1');
-  frame.set(piece, size.length);
-  frame.write('\r\n', size.length + piece.length, 'latin1');
+  const { length } = piece;
+  const digits = (35 - Math.clz32(length)) >> 2;
+  const frame = Buffer.allocUnsafe(digits + length + 4);
+  for (let at = digits - 1, rest = length; at >= 0; at -= 1, rest >>>= 4) {
+    frame[at] = HEX[rest & 0xf] as number;
+  }
+  frame[digits] = CR;
+  frame[digits + 1] = LF;
+  frame.set(piece, digits + 2);
+  frame[digits + length + 2] = CR;
+  frame[digits + length + 3] = LF;
   return frame;
 }

@@ -27,14 +27,18 @@ export class EngineWords implements TierWords<Attempt, Decision> {
   readonly interrupted = 'The replica failed while it was answering; the answer is incomplete.';
   private readonly deps: EngineWordsDeps;
   private poolOptions: ReadonlyMap<string, PoolOptions>;
+  /** Labels of each pool, the same object every time: metrics find their rows by it. */
+  private places: ReadonlyMap<string, LabelValues>;
 
   constructor(deps: EngineWordsDeps, pools: readonly PoolOptions[]) {
     this.deps = deps;
     this.poolOptions = byId(pools);
+    this.places = placesOf(pools);
   }
 
   configure(pools: readonly PoolOptions[]): void {
     this.poolOptions = byId(pools);
+    this.places = placesOf(pools);
   }
 
   poolOf(id: string): PoolOptions | undefined {
@@ -42,7 +46,8 @@ export class EngineWords implements TierWords<Attempt, Decision> {
   }
 
   place(attempt: Attempt | null): LabelValues {
-    return attempt === null ? NOWHERE : { pool: attempt.pool };
+    if (attempt === null) return NOWHERE;
+    return this.places.get(attempt.pool) ?? { pool: attempt.pool };
   }
 
   logFields(attempt: Attempt | null): AttemptFields {
@@ -84,6 +89,10 @@ function attemptFields(attempt: Attempt | null) {
     predictedPromptTokens: attempt?.predictedPromptTokens ?? null,
     predictedCachedTokens: attempt?.predictedCachedTokens ?? null,
   };
+}
+
+function placesOf(pools: readonly PoolOptions[]): ReadonlyMap<string, LabelValues> {
+  return new Map(pools.map(({ id }) => [id, { pool: id }]));
 }
 
 function byId(pools: readonly PoolOptions[]): ReadonlyMap<string, PoolOptions> {

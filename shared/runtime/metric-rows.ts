@@ -18,6 +18,9 @@ export class MetricRows<Row extends Figures> {
   private readonly names: readonly string[];
   private readonly make: () => Row;
   private readonly rows = new Map<string, { readonly labels: LabelValues; readonly row: Row }>();
+  /** Who counts with every chunk asks with the same object again. */
+  private lastLabels: LabelValues | null = null;
+  private lastRow: Row | null = null;
 
   /** `names` of the labels; `make` makes a row at 0. */
   constructor(names: readonly string[], make: () => Row) {
@@ -26,19 +29,24 @@ export class MetricRows<Row extends Figures> {
     this.clear();
   }
 
-  /** The row of these label values, made where there is none. A label outside the table is a bug. */
+  /** The row of these label values, which stay as they are; made where there is none. A label outside the table is a bug. */
   of(labels: LabelValues): Row {
+    if (this.lastRow !== null && this.lastLabels === labels) return this.lastRow;
     const key = this.keyOf(labels);
-    const found = this.rows.get(key);
-    if (found !== undefined) return found.row;
-    const row = this.make();
-    this.rows.set(key, { labels: this.known(labels), row });
+    let row = this.rows.get(key)?.row;
+    if (row === undefined) {
+      row = this.make();
+      this.rows.set(key, { labels: this.known(labels), row });
+    }
+    this.lastLabels = labels;
+    this.lastRow = row;
     return row;
   }
 
   /** Without labels one row stays, at 0. */
   clear(): void {
     this.rows.clear();
+    this.lastRow = null;
     if (this.names.length === 0) this.of({});
   }
 

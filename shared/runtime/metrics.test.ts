@@ -41,6 +41,18 @@ describe('metrics', () => {
     }
   });
 
+  test('that are asked for by the same labels again are those that stand now', async () => {
+    const metrics = make();
+    const labels = { who: 'a' };
+    metrics.add('seen_total', labels, 5);
+    metrics.add('seen_total', { who: 'b' });
+    metrics.add('seen_total', labels, 2);
+    expect(await metrics.text()).toContain('x_seen_total{who="a"} 7');
+    metrics.replace('seen_total', [{ labels: { who: 'b' }, value: 1 }]);
+    metrics.add('seen_total', labels, 3);
+    expect(await metrics.text()).toContain('x_seen_total{who="a"} 3');
+  });
+
   test('count a value in every bucket that it fits in, one that equals a bound in its own', async () => {
     const metrics = make();
     for (const value of [-1, 1, 1.5, 7]) metrics.observe('wait_seconds', value);
