@@ -12,7 +12,7 @@ import type { RegionOptions } from './options.ts';
 const HOME = 'home' as RegionId;
 const GONE: AttemptResult = { kind: 'connectFailed', detail: '' };
 const WHOLE: AttemptResult = { kind: 'complete', usage: null };
-const open: { close(): unknown }[] = [];
+const open: { readonly close: () => unknown }[] = [];
 afterEach(async () => {
   for (const each of open.splice(0).toReversed()) await each.close();
 });
@@ -28,7 +28,7 @@ async function twins(): Promise<{ port: number; hosts: string[] }> {
       });
       server.once('error', reject);
       server.listen(port, address, () => resolve(server));
-      open.push({ close: () => server.closeAllConnections() }, server);
+      open.push({ close: () => server.closeAllConnections() }, { close: () => server.close() });
     });
   const first = await listen('127.0.0.1', 0);
   const { port } = first.address() as AddressInfo;
@@ -63,7 +63,7 @@ function connect(baseUrl: string, otherBaseUrls: readonly string[] = []) {
     },
     [region],
   );
-  open.push(connections);
+  open.push({ close: () => connections.close() });
   return { connections, time, posted, isLooked };
 }
 
@@ -95,6 +95,47 @@ describe('a region whose name stands for two addresses', () => {
     expect(await askMany(connections, 4)).toEqual(new Set([left]));
     time.advance(1_001);
     expect(await askMany(connections, 4)).toEqual(new Set(['127.0.0.1', '127.0.0.2']));
+  });
+});
+
+describe('a connection that stands ready', () => {
+  const warmth = (posted: readonly GlobalEvent[]): boolean[] =>
+    posted.flatMap((event) => (event.kind === 'warmth' ? [event.warm] : []));
+  /** An answer that has been given back, and its connection with it. */
+  const settled = () => new Promise(setImmediate);
+
+  test('is one more than requests are under way, until it is closed', async () => {
+    const { port } = await twins();
+    const { connections, posted } = connect(`http://127.0.0.1:${port}`);
+    const lease = 'r.a' as LeaseId;
+    const answer = await connections.take(HOME, lease)?.request({ path: '/', method: 'GET' });
+    connections.look(HOME);
+    expect(warmth(posted)).toEqual([]);
+    await answer?.body.text();
+    connections.ended(lease, WHOLE);
+    connections.look(HOME);
+    expect(warmth(posted)).toEqual([true]);
+    // The only one is taken.
+    connections.take(HOME, 'r.b' as LeaseId);
+    connections.look(HOME);
+    connections.ended('r.b' as LeaseId, WHOLE);
+    connections.look(HOME);
+    expect(warmth(posted)).toEqual([true, false, true]);
+    for (const { close } of open.slice(0, -1)) close();
+    while (warmth(posted).length < 4) await settled();
+    expect(warmth(posted)).toEqual([true, false, true, false]);
+  });
+
+  test('is none that something else uses meanwhile', async () => {
+    const { port } = await twins();
+    const { connections, posted } = connect(`http://127.0.0.1:${port}`);
+    await connections.with(HOME, async (pool) => {
+      await (await pool.request({ path: '/', method: 'GET' })).body.text();
+      await settled();
+      connections.look(HOME);
+      expect(warmth(posted)).toEqual([]);
+    });
+    expect(warmth(posted)).toEqual([true]);
   });
 });
 
