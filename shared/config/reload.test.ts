@@ -9,8 +9,8 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemTimers } from '../runtime/timers.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { systemTimers, type Timers } from '../runtime/timers.ts';
 import { parseFleet } from './load.ts';
 import { startReload, type Reloader } from './reload.ts';
 import type { FleetConfig } from './schema.ts';
@@ -44,7 +44,11 @@ function parse(text: string) {
 function watching(
   file: string,
   text: string,
-  { pollMs = 60_000, applies }: { pollMs?: number; applies?: () => Promise<void> } = {},
+  {
+    pollMs = 60_000,
+    applies,
+    timers = systemTimers,
+  }: { pollMs?: number; applies?: () => Promise<void>; timers?: Timers } = {},
 ): Watched {
   const first = parse(text);
   if (!first.ok) throw new Error(first.error);
@@ -68,7 +72,7 @@ function watching(
       if (waiter === undefined) outcomes.push(view);
       else waiter(view);
     },
-    timers: systemTimers,
+    timers,
     settleMs: 20,
     pollMs,
   });
@@ -110,6 +114,23 @@ describe('reload', () => {
     watched.reloader.reload();
     gates[1]?.reject(new Error('a worker refuses'));
     expect(await watched.next()).toMatchObject({ generation: 2, lastError: 'a worker refuses' });
+  });
+
+  it('takes nothing twice: the same content, written again, is no change', async () => {
+    const file = join(folder, 'fleet.yaml');
+    writeFileSync(file, holding(60));
+    let looks = 0;
+    const after: Timers['after'] = (ms, task) =>
+      systemTimers.after(ms, () => {
+        task();
+        looks += 1;
+      });
+    const watched = watching(file, holding(60), { timers: { ...systemTimers, after } });
+    writeFileSync(file, holding(60));
+    await vi.waitFor(() => expect(looks).toBeGreaterThan(0), 20_000);
+    writeFileSync(file, holding(80));
+    await watched.next();
+    expect(watched.applied.map(({ router }) => router.routing.holdMs)).toEqual([80]);
   });
 
   it('takes a change of the file as a whole', async () => {
