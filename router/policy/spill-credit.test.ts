@@ -54,6 +54,20 @@ describe('a region gives', () => {
     expect(giver.outstandingMs(11_200)).toBe(0);
   });
 
+  test('less than it says where its sender owes: what was overdrawn is paid first', () => {
+    const giver = new CreditGiver<string>();
+    giver.demand('a', ASK, 0);
+    expect(grants(giver, 1_000)).toEqual([['a', 1_000]]);
+    giver.demand('a', { ...ASK, spentMs: 1_200 }, 100);
+    expect(giver.outstandingMs(100)).toBe(0);
+    expect(grants(giver, 1_000, 100)).toEqual([['a', 1_000]]);
+    expect(giver.outstandingMs(100)).toBe(800);
+    // Once.
+    giver.demand('a', { ...ASK, spentMs: 2_000 }, 200);
+    expect(grants(giver, 1_000, 200)).toEqual([['a', 1_000]]);
+    expect(giver.outstandingMs(200)).toBe(1_000);
+  });
+
   test('counts the grants of a closed link until they lapse, and then forgets it', () => {
     const giver = new CreditGiver<string>();
     giver.demand('a', ASK, 0);
@@ -157,6 +171,8 @@ describe('a sender', () => {
     expect(purse.spentMs('r')).toBe(1_200);
     purse.granted('r', { prefillMs: 500, lifeMs: 5_000 }, 10);
     expect(purse.balanceMs(10)).toBe(300);
+    // What was owed is paid, whatever becomes of the rest.
+    expect(purse.balanceMs(5_010)).toBe(0);
   });
 
   test('spends nothing whose life is over, or whose giver cannot be told', () => {

@@ -93,6 +93,25 @@ describe('new conversations', () => {
       expect(gate.admits({ uncachedTokens: 500, again: false }, SETTINGS, n)).toBe(false);
   });
 
+  test('begin to count anew where the share has been 0: a turn that was left is gone', () => {
+    const gate = new SpillGate();
+    const settings = { ...SETTINGS, spillTokensPerS: 1 };
+    for (const at of [0, 100_000]) gate.step(HOT, settings, at);
+    const ask = (uncachedTokens: number): boolean =>
+      gate.admits({ uncachedTokens, again: false }, settings, 100_000);
+    // The second turn is there, and the cap does not let it go.
+    const first = Array.from({ length: 25 }, () => ask(1_000_000));
+    expect(first.filter(Boolean)).toHaveLength(1);
+    const quiet = { queueMs: 0, roomAbroad: true };
+    for (const at of [200_000, 300_000]) gate.step(quiet, settings, at);
+    expect([gate.share, ask(1)]).toEqual([0, false]);
+    gate.step(quiet, settings, 400_000);
+    gate.step(HOT, settings, 400_100);
+    expect(gate.share).toBeCloseTo(0.001);
+    const open = { ...SETTINGS, spillTokensPerS: null };
+    expect(gate.admits({ uncachedTokens: 1, again: false }, open, 400_100)).toBe(false);
+  });
+
   test('take no more prefill tokens a second abroad than the cap, a second of it and one request aside', () => {
     const gate = new SpillGate();
     const settings = { ...SETTINGS, spillTokensPerS: 2_000 };
