@@ -13,6 +13,7 @@ import type {
   RouterId,
 } from '../../shared/model/ids.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
+import { ChurnMap } from '../../shared/lib/churn.ts';
 import type { Random } from '../../shared/lib/random.ts';
 import type { DemandMessage, RegionReportMessage } from '../../shared/protocol/region-messages.ts';
 import { ConversationMemory, MatchedShare } from '../policy/affinity.ts';
@@ -188,8 +189,8 @@ export class GlobalState {
   /** In the order of the configuration. */
   readonly regions = new Map<RegionId, RegionState>();
   readonly links = new Map<LinkId, RegionLink>();
-  readonly requests = new Map<RequestId, RequestState>();
-  readonly leases = new Map<LeaseId, LeaseState>();
+  readonly requests = new ChurnMap<RequestId, RequestState>();
+  readonly leases = new ChurnMap<LeaseId, LeaseState>();
   readonly memory = new ConversationMemory();
   readonly matched = new MatchedShare();
   readonly pace = new TurnPace();

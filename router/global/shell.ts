@@ -1,6 +1,7 @@
 // A global router's shell: it turns the world into events for the core and carries the core's effects out. What comes in
 // through which door is in the desks; this joins them.
 
+import { ChurnMap } from '../../shared/lib/churn.ts';
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
 import type { LeaseId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
@@ -47,7 +48,7 @@ export class GlobalShell {
   private readonly deps: GlobalShellDeps;
   private readonly driver: CoreDriver<GlobalEvent, GlobalEffect>;
   /** Where each attempt under way went. */
-  private readonly regionOf = new Map<LeaseId, RegionId>();
+  private readonly regionOf = new ChurnMap<LeaseId, RegionId>();
   private readonly saidMs = new Map<string, number>();
 
   constructor(deps: GlobalShellDeps) {
