@@ -112,6 +112,17 @@ test('of two that know a turn, the one that served it last is believed', () => {
   expect(memory.find('a', LIMITS, 1_000)?.region).toBe(HERE);
 });
 
+test('of two regions that tell of one turn, the one that served it last is believed, whoever speaks last', () => {
+  const memory = new ConversationMemory();
+  const at = { limits: LIMITS, nowMs: 1_000 };
+  const idle = (idleMs: number) => [{ key: 'a', tokens: 10, idleMs, awayForMs: 500 }];
+  memory.reported({ reporter: 'r1', region: THERE }, away([], { here: idle(100) }), at);
+  memory.reported({ reporter: 'r2', region: HERE }, away([], { here: idle(400) }), at);
+  expect(memory.find('a', LIMITS, 1_000)?.region).toBe(THERE);
+  memory.reported({ reporter: 'r2', region: HERE }, away([], { here: idle(50) }), at);
+  expect(memory.find('a', LIMITS, 1_000)?.region).toBe(HERE);
+});
+
 test('prompts with earlier turns are conversations until most of them turn out to be none', () => {
   const share = new MatchedShare();
   expect(share.of('t')).toBe(1);

@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { CREDIT_DEFAULTS, CreditGiver, CreditPurse, headroomMs } from './spill-credit.ts';
+import {
+  ACCOUNTS_MAX,
+  CREDIT_DEFAULTS,
+  CreditGiver,
+  CreditPurse,
+  headroomMs,
+} from './spill-credit.ts';
 
 const ASK = { wantsMs: 10_000, requestMs: 500, spentMs: 0 };
 
@@ -76,6 +82,17 @@ describe('a region gives', () => {
     giver.demand('a2', ASK, 10);
     expect(grants(giver, 2_000, 10)).toEqual([]);
     expect(grants(giver, 2_000, 10_000)).toEqual([['a2', 2_000]]);
+  });
+
+  test('keeps no account of links that are gone', () => {
+    const giver = new CreditGiver<string>();
+    for (let n = 0; n < 2 * ACCOUNTS_MAX; n += 1) {
+      expect(giver.demand(`link ${n}`, { ...ASK, wantsMs: 10 }, 0)).toBe(true);
+      giver.closed(`link ${n}`);
+      giver.outstandingMs(0);
+    }
+    for (let n = 0; n < ACCOUNTS_MAX; n += 1) giver.demand(`other ${n}`, ASK, 0);
+    expect(giver.demand('one too many', ASK, 0)).toBe(false);
   });
 
   test('whole requests in turn where it has not one for each', () => {
