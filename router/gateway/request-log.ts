@@ -58,16 +58,9 @@ export interface RequestRecord {
   readonly lateError: boolean;
 }
 
-/** Writes the line; members that are null are left out. `log` may be one that looks for no secrets: there are none. */
+/** Writes the line. `log` is a plain one: there are no secrets. */
 export function logRequest(log: Logger, level: LogLevel, record: RequestRecord): void {
-  if (!log.isLevelEnabled(level)) return;
-  const fields: Record<string, string | number | true> = {};
-  for (const name in record) {
-    const value = record[name as keyof RequestRecord];
-    if (value === null || value === false) continue;
-    fields[name] = typeof value === 'number' ? Math.round(value * 10) / 10 : value;
-  }
-  log[level](fields, 'request');
+  if (log.isLevelEnabled(level)) log[level](record, 'request');
 }
 
 interface Asked {

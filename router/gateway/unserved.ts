@@ -38,7 +38,7 @@ export class Unserved {
     const outcome = code === 'client_closed' ? 'client_gone' : 'refused';
     metrics.add('requests_total', { route: routeLabel(call.path), ...nowhere, outcome });
     const durationMs = runtime.clock.nowMs() - call.arrivedMs;
-    logRequest(runtime.log, ERRORS[code].level, refusedRecord(call, { outcome, code, durationMs }));
+    logRequest(this.log, ERRORS[code].level, refusedRecord(call, { outcome, code, durationMs }));
   }
 
   /** A request that needed nobody upstream. */

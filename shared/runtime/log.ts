@@ -1,6 +1,6 @@
 // One logger per process: JSON lines, or readable where a person watches. Secrets and content never get here.
 
-import { pino, type DestinationStream, type Logger } from 'pino';
+import { pino, symbols, type DestinationStream, type Logger } from 'pino';
 import { prettyFactory } from 'pino-pretty';
 import { systemClock } from './clock.ts';
 import { fileOf, LogSink } from './log-sink.ts';
@@ -33,9 +33,40 @@ export function createLog(options: LogOptions): Logger {
   );
 }
 
-/** The same log for lines whose members are a closed list without secrets: none is looked for in them. */
+/** Members of a plain line; null and false are left out, numbers are rounded to tenths. */
+export type PlainMembers = Readonly<Record<string, string | number | boolean | null>>;
+
+/**
+ * The same log for lines whose members are a closed list, whose names need no escape, without secrets: none is looked for in
+ * them. Such a line is put together here, as pino would: that takes a third of the time.
+ */
 export function plainLog(log: Logger): Logger {
-  return log.child({}, { redact: [] });
+  return Object.assign(log.child({}, { redact: [] }), { [symbols.asJsonSym]: plainLine });
+}
+
+/** What pino has ready for the lines of a logger: the beginning by level, and the members that all have. */
+interface LineBegins {
+  readonly [symbols.lsCacheSym]: Readonly<Record<number, string>>;
+  readonly [symbols.chindingsSym]: string;
+}
+
+/** One line; `time` is a member by itself. */
+function plainLine(
+  this: LineBegins,
+  members: PlainMembers,
+  ...[message, level, time]: [message: string, level: number, time: string]
+): string {
+  let line = `${this[symbols.lsCacheSym][level]}${time}${this[symbols.chindingsSym]}`;
+  for (const name in members) {
+    const value = members[name];
+    if (value === null || value === undefined || value === false) continue;
+    line += `,"${name}":${typeof value === 'number' ? tenths(value) : JSON.stringify(value)}`;
+  }
+  return `${line},"msg":${JSON.stringify(message)}}\n`;
+}
+
+function tenths(value: number): string {
+  return Number.isFinite(value) ? String(Math.round(value * 10) / 10) : 'null';
 }
 
 function toStderr(readable: boolean): DestinationStream {
