@@ -49,6 +49,13 @@ export const ERRORS = {
     level: 'info',
     when: 'A client certificate is needed: there is none, or it is not valid.',
   },
+  operators_only: {
+    status: 403,
+    type: 'invalid_request_error',
+    retryable: false,
+    level: 'info',
+    when: "Operators' routes on the clients' listener (there is no `admin`): the key's tenant is no operator.",
+  },
   residency_violation: {
     status: 403,
     type: 'invalid_request_error',

@@ -34,12 +34,13 @@ export function tenancyOptions(config: FleetConfig, keys: Keys, stands: Stands):
 
 /** A tenant as routers have it. */
 export function tenantOptions(tenant: TenantConfig): TenantOptions {
-  const { name, keys, ingress, models, certifications, tier, saltGroup } = tenant;
+  const { name, keys, ingress, models, certifications, tier, saltGroup, operator } = tenant;
   return {
     ...{ name, ingress, models, certifications, tier },
     keys: hashed(keys),
     residency: tenant.residency as TenantOptions['residency'],
     saltGroup: saltGroup ?? name,
+    operator,
   };
 }
 

@@ -5,6 +5,8 @@
 //                without a valid one nothing is served, and a key is needed beside it where there are keys
 //   tenant       who is not served here at all is told so on headers alone, and where to go where that is known; clients'
 //                routes alone: what operators ask is of no tenant
+//   operators    on a listener of their own, by its address and certificates; on the one for clients, where there are tenants,
+//                only with a key of a tenant that is an operator: what is asked there shows everybody's
 //   open routes  liveness and readiness, which tell nothing and are asked by machines that have no key
 //
 // What is refused says what to present, and nothing of what would have been right.
@@ -36,6 +38,7 @@ export function openDoor(options: DoorOptions): Door {
   return (call, route) => {
     const caller = callerOf(options, call);
     if (route.audience === 'clients') refuseElsewhere(caller.tenant, call);
+    else if (route.open !== true) refuseStrangers(options, caller.tenant);
     return caller;
   };
 }
@@ -63,6 +66,13 @@ function refuseElsewhere({ refusal }: Tenant, call: Call): void {
   if (refusal === null) return;
   if (refusal.ingress !== null) call.response.setHeader('x-spillway-ingress', refusal.ingress);
   throw new FleetError(refusal.code, refusal.message);
+}
+
+function refuseStrangers({ tenants }: DoorOptions, { operator }: Tenant): void {
+  if (tenants?.any !== true || operator) return;
+  const message =
+    'Operators alone ask this: at the admin listener, or with a key of a tenant with `operator: true`.';
+  throw new FleetError('operators_only', message);
 }
 
 /** The subject of a valid certificate; null where none was shown and none is required. Throws `FleetError`. */

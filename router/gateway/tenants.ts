@@ -13,6 +13,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { RegionId } from '../../shared/model/ids.ts';
+import { demandedModel, granted, type DemandedModel } from '../policy/model-grant.ts';
 import { mayReside, type Residency } from '../policy/region-filter.ts';
 import { ClientKeys, type ClientKeyEntry } from './client-keys.ts';
 import type { TierCall } from './tier-door.ts';
@@ -23,11 +24,13 @@ export interface TenantOptions {
   /** Null: it may be served everywhere. */
   readonly residency: Residency | null;
   readonly ingress: 'any' | 'inZone';
-  /** Public names; null: all. */
+  /** Public names, or `name@revision`; null: all. */
   readonly models: readonly string[] | null;
   readonly certifications: readonly string[];
   readonly tier: string | null;
   readonly saltGroup: string;
+  /** Its keys open what operators ask, on a listener that they share with clients. Absent: they do not. */
+  readonly operator?: boolean;
 }
 
 /** Where this router stands, and what is where. */
@@ -68,8 +71,9 @@ export interface Tenant {
   readonly name: string;
   readonly saltGroup: string;
   readonly residency: Residency | null;
-  /** Public names that it may use; null: all. */
+  /** Public names that it may use, or `name@revision`; null: all. */
   readonly models: ReadonlySet<string> | null;
+  readonly operator: boolean;
   /** Why it is not served here at all; null: it is. */
   readonly refusal: TenantRefusal | null;
 }
@@ -87,6 +91,7 @@ export const ANYBODY: Tenant = {
   saltGroup: 'default',
   residency: null,
   models: null,
+  operator: false,
   refusal: null,
 };
 
@@ -153,9 +158,18 @@ export class Tenants {
   }
 }
 
+/** What a tenant may use of a model as it is written; null: nothing. Which names models go by is not known here. */
+export function grantOf({ models }: Tenant, written: string): DemandedModel | null {
+  if (models === null) return { model: written, revisions: null };
+  return granted(
+    models,
+    demandedModel(written, (name) => models.has(name)),
+  );
+}
+
 /** Whether the tenant may use a model by that public name. */
 export function mayUse(tenant: Tenant, model: string): boolean {
-  return tenant.models?.has(model) ?? true;
+  return grantOf(tenant, model) !== null;
 }
 
 function tableOf({ tenants, place }: TenancyOptions): ReadonlyMap<string, Tenant> {
@@ -167,6 +181,7 @@ function tableOf({ tenants, place }: TenancyOptions): ReadonlyMap<string, Tenant
         saltGroup: options.saltGroup,
         residency: options.residency,
         models: options.models === null ? null : new Set(options.models),
+        operator: options.operator === true,
         refusal: refusalAt(options, place),
       },
     ]),

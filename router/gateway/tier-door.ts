@@ -77,7 +77,7 @@ export function openTierDoor(options: TierDoorOptions): Door {
     return {
       client: from,
       // The tier before has looked at its models.
-      tenant: { name: tenant, saltGroup, residency, models: null, refusal: null },
+      tenant: { name: tenant, saltGroup, residency, models: null, operator: false, refusal: null },
       tier: { context: context.context, settle },
     };
   };

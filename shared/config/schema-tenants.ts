@@ -2,7 +2,7 @@
 // global routers need of a region (its link's credential, the key of its tier port) may be missing elsewhere.
 
 import { z } from 'zod';
-import { baseUrl, name, quantity, secret } from './fields.ts';
+import { baseUrl, flag, name, quantity, secret } from './fields.ts';
 import { CLIENT_KEY, peerTls } from './schema-tls.ts';
 
 const REGIONS_MAX = 64;
@@ -45,6 +45,10 @@ export const TENANT = z.strictObject({
   tier: name('A tier.').nullable().default(null).meta({
     description: 'The tier that a region must have to serve it; `null`: none in particular.',
   }),
+  operator: flag(
+    false,
+    'Where operators have no listener of their own (`admin: null`): its keys open `/status`, `/metrics` and `/v1/route/explain`, which show everybody’s.',
+  ),
   saltGroup: name('A group.').nullable().default(null).meta({
     description:
       'Tenants of one group find each other’s prefixes in KV caches, others never: it goes to engines as `cache_salt`. `null`: a group of its own.',

@@ -8,7 +8,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent } from '../../agent/start.ts';
 import { globalOptions, globalReloadable } from '../../bin/cli/global-options.ts';
 import { routerOptions, routerReloadable } from '../../bin/cli/router-options.ts';
+import { adminRoutes } from '../../router/gateway/admin-routes.ts';
 import { API_ROUTES } from '../../router/gateway/api-routes.ts';
+import { BodyBudget } from '../../router/gateway/body-budget.ts';
 import { startGlobalRouter, type RunningGlobalRouter } from '../../router/global/start.ts';
 import { startRegionalRouter, type RunningRouter } from '../../router/regional/start.ts';
 import { parseFleet } from '../../shared/config/load.ts';
@@ -21,7 +23,7 @@ import { startEngineServer } from '../../sim/engine/http/server.ts';
 import { engineProfile } from '../../sim/engine/profiles.ts';
 import { agentOptions } from './agent-options.ts';
 import { RecordingProxy } from './recording-proxy.ts';
-import { captureLog } from './shell-harness.ts';
+import { captureLog, LIMITS } from './shell-harness.ts';
 import { until } from './until.ts';
 
 const MODEL = 'sim-model';
@@ -59,6 +61,7 @@ function fleet(changes: { readonly shop?: object; readonly own?: object } = {}):
       tenant('shop', changes.shop ?? { residency: { allow: ['tyo'] } }),
       tenant('clinic', { residency: { allow: ['fra'] }, ingress: 'inZone' }),
       tenant('model', { models: ['another'] }),
+      tenant('ours', { operator: true }),
     ],
     zones: { eu: { clientsUrl: 'https://eu.example' } },
     regions: NAMES.map((name) => ({
@@ -307,6 +310,40 @@ test('every route of clients asks a global router’s client whose it is, and wh
     ]),
   );
   for (const { path, answer, wanted } of asked) expect(answer, path).toMatch(wanted);
+});
+
+test('what operators ask is none of a tenant’s business where both come to one listener, but of one that is an operator', async () => {
+  const routes = adminRoutes({
+    exposition: () => Promise.resolve({ text: '', contentType: '' }),
+    budget: new BodyBudget(LIMITS),
+    bounds: () => LIMITS,
+    status: () => ({}),
+    statusText: () => '',
+    readiness: () => ({ ready: true, checks: [] }),
+    explain: () => ({}),
+  }).filter(({ open }) => open !== true);
+  expect(routes.map(({ path }) => path)).toContain('/status');
+  const asked = async (port: number, tenant: string, route: (typeof routes)[number]) => {
+    const answer = await fetch(`http://127.0.0.1:${port}${route.path}`, {
+      method: route.method,
+      headers: { authorization: `Bearer key-of-${tenant}`, 'content-type': 'application/json' },
+      ...(route.method === 'GET'
+        ? {}
+        : { body: `{"model":"${MODEL}","messages":[{"role":"user","content":"a"}]}` }),
+    });
+    const text = await answer.text();
+    // Which regions there are is not to be read from a refusal either.
+    if (!answer.ok) expect(text).not.toMatch(/tyo|fra/);
+    return [answer.status, /"code":"(\w+)"/.exec(text)?.[1] ?? null];
+  };
+  for (const port of [global.clientsPort, region('tyo').router.clientsPort]) {
+    for (const route of routes) {
+      const says = `${port} ${route.path}`;
+      expect(await asked(port, 'bank', route), says).toEqual([403, 'operators_only']);
+      expect(await asked(port, 'clinic', route), says).toEqual([403, 'operators_only']);
+      expect((await asked(port, 'ours', route))[0], says).toBe(200);
+    }
+  }
 });
 
 /** The answer to a head whose body is told of and never sent. */
