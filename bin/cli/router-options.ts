@@ -51,6 +51,9 @@ function poolOptions(
         engineModel === null ? [] : [[name, engineModel]],
       ),
     ),
+    revisions: Object.fromEntries(
+      served.flatMap(([name, { revision }]) => (revision === null ? [] : [[name, revision]])),
+    ),
     engineApiKey: pool.apiKey,
     agentSecrets: pool.agentSecrets,
     agentNames: pool.agentNames,

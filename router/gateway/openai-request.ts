@@ -51,7 +51,10 @@ export interface OpenAiRequest {
   readonly work: RequestWork;
   readonly bytes: Buffer;
   readonly scan: Scanned;
+  /** As it is written: `name@revision` asks for one revision of it. */
   readonly model: string;
+  /** Those that its tenant may use; null: every one. */
+  readonly revisions: readonly string[] | null;
   readonly stream: boolean;
   /** The client asked for the usage chunk itself. */
   readonly usageAsked: boolean;
@@ -110,6 +113,7 @@ export function parseOpenAiRequest(
     bytes,
     scan,
     model,
+    revisions: null,
     // Elsewhere it means nothing: whether an engine minds is the engine's to say.
     stream: generates && readBoolean(body['stream'], 'stream'),
     usageAsked: streamOptions?.['include_usage'] === true,

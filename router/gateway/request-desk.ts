@@ -34,7 +34,7 @@ import type { GatewayReloadable } from './gateway-options.ts';
 import type { TierContext } from './tier-context.ts';
 import type { TierCall } from './tier-door.ts';
 import type { RoutedDecision, TierWords } from './tier-words.ts';
-import { mayUse, type Tenant } from './tenants.ts';
+import { grantOf, type Tenant } from './tenants.ts';
 
 export interface DeskDeps<Attempt extends RequestAttempt, Decision extends RoutedDecision> {
   readonly runtime: RoleRuntime;
@@ -237,12 +237,21 @@ export class RequestDesk<
       canonicaliser: this.deps.canonicaliser,
       jsonDepth: limits.jsonDepth,
       idMembers: this.reloadable.conversationIds?.members ?? null,
-      seedOf: (model) => ({ saltGroup, lora: this.deps.words.loraOf(model) }),
+      seedOf: (model) => ({ saltGroup, lora: this.loraOf(model) }),
     });
-    if (mayUse(tenant, request.model)) return request;
+    const grant = grantOf(tenant, request.model);
+    if (grant !== null)
+      return grant.revisions === null ? request : { ...request, revisions: grant.revisions };
     // The same words as for a name that nobody serves: whether it exists is not this tenant's to know.
     const message = `The model \`${request.model}\` does not exist.`;
     throw new FleetError('model_not_found', message, { param: 'model' });
+  }
+
+  /** Also of `name@revision`. */
+  private loraOf(model: string): string | null {
+    const { words } = this.deps;
+    const at = model.lastIndexOf('@');
+    return words.loraOf(model) ?? (at > 0 ? words.loraOf(model.slice(0, at)) : null);
   }
 
   private explains(headers: Explainable['headers']): boolean {
@@ -294,6 +303,7 @@ export class RequestDesk<
     const patience = clientPatience(headers, request.stream);
     const deadlineMs = tier === null ? patience.deadlineMs : tier.context.deadlineInMs;
     const { retries } = patience;
+    const revisions = tier?.context.revisions ?? request.revisions;
     return {
       id,
       tenant: tenant.name,
@@ -311,6 +321,7 @@ export class RequestDesk<
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
       ...(tier === null ? {} : { tier: factsOf(tier.context) }),
+      ...(revisions === null ? {} : { revisions }),
       ...this.namesOf(headers, request),
     };
   }

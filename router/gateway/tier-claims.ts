@@ -4,6 +4,7 @@
 import { MAX_KEY } from '../../shared/protocol/limits.ts';
 
 const ZONES_MAX = 64;
+const REVISIONS_MAX = 1_024;
 /** A hundred years: no conversation is older. */
 const AWAY_FOR_MAX_MS = 3.2e12;
 
@@ -30,6 +31,7 @@ export interface TierClaims {
   readonly conversation: string | null;
   /** Absent: none, or a global router before there were any. */
   readonly byId?: string | undefined;
+  readonly revisions?: readonly string[] | undefined;
   readonly away: boolean;
   readonly awayForMs: number;
   readonly zones: readonly string[] | null;
@@ -40,7 +42,7 @@ export interface TierClaims {
 export function tierClaims(value: unknown): TierClaims | null {
   if (!isRecord(value)) return null;
   const { aud, iat, exp, jti, method, path, body, from, seq, tenant, salt } = value;
-  const { conversation, byId, away, awayForMs, zones, deadlineInMs } = value;
+  const { conversation, byId, revisions, away, awayForMs, zones, deadlineInMs } = value;
   if (!isText(aud) || !isText(method) || !isText(path) || !isText(body) || !isText(salt))
     return null;
   if (!isName(jti) || !isName(from) || !isName(tenant)) return null;
@@ -50,6 +52,8 @@ export function tierClaims(value: unknown): TierClaims | null {
   if (deadlineInMs !== null && !isFigure(deadlineInMs)) return null;
   if (conversation !== null && !isKey(conversation)) return null;
   if (byId !== undefined && !isKey(byId)) return null;
+  if (revisions !== undefined && !(isTexts(revisions) && revisions.length <= REVISIONS_MAX))
+    return null;
   if (zones !== null && !(isTexts(zones) && zones.length <= ZONES_MAX)) return null;
   const residency = residencyOf(value['residency']);
   if (residency === undefined) return null;
@@ -68,6 +72,7 @@ export function tierClaims(value: unknown): TierClaims | null {
     residency,
     conversation,
     byId,
+    revisions,
     away,
     awayForMs,
     zones,

@@ -37,6 +37,8 @@ export interface TierContext {
   readonly conversation: string | null;
   /** The same by its client's id, one for all of its turns. Absent or null: it has none. */
   readonly byId?: string | null;
+  /** Revisions of the model that will do. Absent or null: every one. */
+  readonly revisions?: readonly string[] | null;
   /** It is served away from home. */
   readonly away: boolean;
   /** For so long already, ms; 0 where it is not, or comes here now. */
@@ -110,6 +112,7 @@ export function signContext(
     residency: context.residency,
     conversation: context.conversation,
     byId: context.byId ?? undefined,
+    revisions: context.revisions ?? undefined,
     away: context.away,
     awayForMs: context.awayForMs,
     zones: context.zones,
@@ -155,6 +158,7 @@ export class ContextDoor {
       residency: claims.residency,
       conversation: claims.conversation,
       byId: claims.byId ?? null,
+      revisions: claims.revisions ?? null,
       away: claims.away,
       awayForMs: claims.awayForMs,
       zones: claims.zones,

@@ -81,6 +81,7 @@ function attemptOf(
     residency: tenant.residency,
     zones: zonesOf(state, tenant),
     conversation: toldKeyOf(state, lease.request, away),
+    revisions: weighing.revisions,
     byId: conversation?.vouched === true ? conversation.idKey : null,
     hint: request.request.hint === undefined ? null : hintedTimes(state, conversation),
     away,

@@ -197,12 +197,14 @@ function dwellingOf(state: GlobalState, placement: Placement): Dwelling {
 
 /** What a request says beside its text; looked at where it says anything, and once. */
 function namedOf(state: GlobalState, request: RequestState, chain: PromptChain): Named {
-  request.named ??= readNamed(state, request.request, chain);
+  request.named ??= readNamed(state, request, chain);
   return request.named;
 }
 
-function readNamed(state: GlobalState, asked: RouteRequest, chain: PromptChain): Named {
-  const { conversationId: id, hint: token, tenant, model } = asked;
+function readNamed(state: GlobalState, request: RequestState, chain: PromptChain): Named {
+  const asked = request.request;
+  const { conversationId: id, hint: token, tenant } = asked;
+  const { model } = request.demanded;
   if (id === undefined && token === undefined) return UNNAMED;
   const { keys } = state.deps;
   const all =

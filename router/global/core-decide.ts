@@ -17,6 +17,7 @@ import type {
   RegionCandidate,
 } from '../../shared/model/global-decision.ts';
 import type { Random } from '../../shared/lib/random.ts';
+import { granted } from '../policy/model-grant.ts';
 import { draw, mostProbable } from '../policy/pick.ts';
 import { regionProbabilities } from '../policy/region-estimate.ts';
 import { waitFor } from './core-pause.ts';
@@ -43,10 +44,11 @@ export function decide(
   request: RequestState,
   options: { readonly random: Random | null },
 ): Verdict {
-  const { tenant: name, model } = request.request;
-  const tenant = state.tenant(name);
+  const tenant = state.tenant(request.request.tenant);
   if (tenant === null) return without('refuse', 'residency');
-  if (tenant.models?.includes(model) === false) return without('refuse', 'model_not_allowed');
+  if (granted(tenant.models, request.demanded) === null) {
+    return without('refuse', 'model_not_allowed');
+  }
   const weighing = weigh(state, request, tenant);
   const rules = new Rules(state, request, { weighing, random: options.random });
   return rules.verdict();

@@ -84,9 +84,10 @@ function learn(state: GlobalState, request: RequestState, usage: Usage): void {
   if (chain.tokenIds === null && Object.keys(chain.parts).length === 0 && usage.promptTokens > 0) {
     const { least, most } = BYTES_PER_TOKEN;
     const measured = Math.min(most, Math.max(least, chain.bytes / usage.promptTokens));
-    const before = state.bytesPerToken.get(asked.model) ?? measured;
-    const room = state.bytesPerToken.size < MODELS_MAX || state.bytesPerToken.has(asked.model);
-    if (room) state.bytesPerToken.set(asked.model, before + WEIGHT * (measured - before));
+    const { model } = request.demanded;
+    const before = state.bytesPerToken.get(model) ?? measured;
+    const room = state.bytesPerToken.size < MODELS_MAX || state.bytesPerToken.has(model);
+    if (room) state.bytesPerToken.set(model, before + WEIGHT * (measured - before));
   }
   const earlier = (chain.turnEnds.at(-1)?.offset ?? 0) / Math.max(1, chain.bytes);
   if (earlier > 0 && usage.cachedTokens !== null) {

@@ -3,6 +3,7 @@
 
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
+import { alsoDemanded, demandedModel, granted } from '../policy/model-grant.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { openAttempt } from './core-attempts.ts';
 import { bare, decide, type Verdict } from './core-decide.ts';
@@ -39,6 +40,10 @@ function noteNamed(state: GlobalState, { named }: RequestState): void {
 export function enter(state: GlobalState, request: RouteRequest): RequestState {
   return {
     request,
+    demanded: alsoDemanded(
+      demandedModel(request.model, (name) => isServed(state, name)),
+      request.revisions ?? null,
+    ),
     arrivedMs: state.nowMs,
     attempts: 0,
     tried: new Set(),
@@ -91,10 +96,10 @@ export function lookAtQueue(state: GlobalState, all: boolean): void {
 export function withdraw(state: GlobalState): void {
   for (const lease of state.leases.values()) {
     if (lease.aborting || lease.firstTokenMs !== null) continue;
-    const { tenant: name, model } = lease.request.request;
-    const tenant = state.tenant(name);
+    const { request, demanded } = lease.request;
+    const tenant = state.tenant(request.tenant);
     const configured = state.regions.get(lease.region.id) === lease.region;
-    const allowed = tenant !== null && tenant.models?.includes(model) !== false && configured;
+    const allowed = tenant !== null && granted(tenant.models, demanded) !== null && configured;
     if (allowed && mayServe(lease.region, tenant)) continue;
     lease.aborting = true;
     lease.withdrawn = true;
@@ -166,7 +171,7 @@ function failureOf(state: GlobalState, request: RequestState, verdict: Verdict):
   if (reason === 'wait_limit' || reason === 'deadline_unreachable') {
     return saturated(state, request, verdict);
   }
-  const model = request.request.model.slice(0, 200);
+  const model = request.demanded.model.slice(0, 200);
   // What a changed policy forbids is no failure of a region that was asked before.
   if (reason === 'residency') {
     const message = 'No region in which this tenant may be served can take the request.';

@@ -18,6 +18,7 @@ import type { Random } from '../../shared/lib/random.ts';
 import type { DemandMessage, RegionReportMessage } from '../../shared/protocol/region-messages.ts';
 import { ConversationMemory, MatchedShare } from '../policy/affinity.ts';
 import { Breaker } from '../policy/breaker.ts';
+import type { DemandedModel } from '../policy/model-grant.ts';
 import { OwnSends } from '../policy/own-sends.ts';
 import { Smoothed } from '../policy/region-estimate.ts';
 import type { PoolSight } from '../policy/region-merge.ts';
@@ -126,6 +127,8 @@ export interface Failure {
 
 export interface RequestState {
   readonly request: RouteRequest;
+  /** Without what its tenant is granted, which may change while it waits. */
+  readonly demanded: DemandedModel;
   readonly arrivedMs: number;
   attempts: number;
   /** Regions that failed it. */

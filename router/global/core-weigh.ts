@@ -13,6 +13,7 @@ import {
   type RegionDemand,
   type RegionView,
 } from '../policy/region-filter.ts';
+import { granted, type DemandedModel } from '../policy/model-grant.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { ASSUMED_BYTES_PER_TOKEN, ASSUMED_PART_TOKENS } from '../policy/tokens.ts';
 import { chainOf, conversationOf, type Conversation } from './core-conversation.ts';
@@ -56,23 +57,37 @@ export interface Weighing {
   /** Where its id says that it lives, heeded or not; null: it says nothing. */
   readonly byId: Dwelling | null;
   readonly promptTokens: number;
+  /** Those that will do; null: every one. */
+  readonly revisions: readonly string[] | null;
 }
 
 export function weigh(state: GlobalState, request: RequestState, tenant: TenantFacts): Weighing {
   const asked = request.request;
-  const filtered = filter(state, request, tenant);
+  const demand = demandOf(tenant, request);
+  const filtered = filter(state, request, demand);
   const { conversation, byId } = conversationOf(state, request);
-  const promptTokens = tokensOf(state, asked);
+  const promptTokens = tokensOf(state, request);
   const size = { promptTokens, expectedTokens: promptTokens + answerTokens(state, asked) };
   const places = filtered.eligible.flatMap((id) => {
     const region = state.regions.get(id);
-    const pool = region === undefined ? null : poolFor(region, asked);
+    const pool = region === undefined ? null : poolFor(region, demand);
     if (region === undefined || pool === null) return [];
     return [placeOf(state, { request, asked, region, pool, conversation, size })];
   });
   const home = nearest(places);
-  const homeByRule = isOut(filtered) ? ruledHome(state, request, tenant) : (home?.region ?? null);
-  return { tenant, filtered, places, home, homeByRule, conversation, byId, promptTokens };
+  const homeByRule = isOut(filtered) ? ruledHome(state, request, demand) : (home?.region ?? null);
+  const { revisions } = demand;
+  return {
+    tenant,
+    filtered,
+    places,
+    home,
+    homeByRule,
+    conversation,
+    byId,
+    promptTokens,
+    revisions,
+  };
 }
 
 /**
@@ -81,7 +96,7 @@ export function weigh(state: GlobalState, request: RequestState, tenant: TenantF
  */
 export function poolFor(
   region: RegionState,
-  { model, revisions }: Pick<RouteRequest, 'model' | 'revisions'>,
+  { model, revisions }: DemandedModel,
 ): RegionPool | null {
   let best: RegionPool | null = null;
   let bestReady = -1;
@@ -89,7 +104,7 @@ export function poolFor(
     const { sight } = pool;
     if (sight?.models.some(({ name }) => name === model) !== true) continue;
     const isAsked =
-      revisions === undefined ||
+      revisions === null ||
       sight.models.some(({ name, revision }) => name === model && revisions.includes(revision));
     const ready = isAsked ? sight.readyReplicas + ASKED : sight.readyReplicas;
     if (ready <= bestReady) continue;
@@ -107,10 +122,10 @@ export function mayServe({ id, config }: RegionState, tenant: TenantFacts): bool
   return mayEverServe({ ...config, region: id }, tenant.residency, tenant);
 }
 
-export function tokensOf(state: GlobalState, asked: RouteRequest): number {
-  const perToken = state.bytesPerToken.get(asked.model) ?? ASSUMED_BYTES_PER_TOKEN;
+export function tokensOf(state: GlobalState, { request, demanded }: RequestState): number {
+  const perToken = state.bytesPerToken.get(demanded.model) ?? ASSUMED_BYTES_PER_TOKEN;
   let tokens = 0;
-  for (const chain of asked.prompts) tokens += chainTokens(chain, perToken);
+  for (const chain of request.prompts) tokens += chainTokens(chain, perToken);
   return Math.max(1, Math.round(tokens));
 }
 
@@ -118,13 +133,12 @@ export function tokensOf(state: GlobalState, asked: RouteRequest): number {
  * Where nothing is ready, what is on its way is waited for; and neither breakers nor silence leave a request without a
  * region that its tenant has: the last are tried all the same.
  */
-function filter(state: GlobalState, request: RequestState, tenant: TenantFacts): FilteredRegions {
-  const asked = demandOf(tenant, request.request);
-  const found = filterFor(state, request, asked);
-  const { length = null } = asked;
+function filter(state: GlobalState, request: RequestState, demand: RegionDemand): FilteredRegions {
+  const found = filterFor(state, request, demand);
+  const { length = null } = demand;
   if (length === null || length.answerTokens === 0 || !isTooLong(found)) return found;
   // So long an answer fits nowhere: whether it is cut or refused is the engine's to say.
-  return filterFor(state, request, { ...asked, length: { ...length, answerTokens: 0 } });
+  return filterFor(state, request, { ...demand, length: { ...length, answerTokens: 0 } });
 }
 
 function filterFor(
@@ -133,12 +147,13 @@ function filterFor(
   demand: RegionDemand,
 ): FilteredRegions {
   const regions = [...state.regions.values()];
-  const views = regions.map((region) => viewFor(state, region, request));
+  const asking = { request, demand };
+  const views = regions.map((region) => viewFor(state, region, asking));
   const now = filterRegions(views, demand);
   if (now.eligible.length > 0) return now;
   const coming = regions.map((region) => ({
-    ...viewFor(state, region, request),
-    hasCapacity: isComing(region, request.request),
+    ...viewFor(state, region, asking),
+    hasCapacity: isComing(region, demand),
   }));
   const soon = filterRegions(coming, demand);
   const reasons = new Set(soon.removed.values());
@@ -175,13 +190,14 @@ export function isServedElsewhere(
   const others = [...state.regions.values()].filter(
     (region) => region !== from && !region.silence.silent,
   );
-  const views = others.map((region) => viewFor(state, region, request));
-  return filterRegions(views, demandOf(tenant, request.request)).eligible.length > 0;
+  const demand = demandOf(tenant, request);
+  const views = others.map((region) => viewFor(state, region, { request, demand }));
+  return filterRegions(views, demand).eligible.length > 0;
 }
 
 /** Some of its replicas are ready or on their way. */
-function isComing(region: RegionState, asked: RouteRequest): boolean {
-  return poolFor(region, asked)?.sight?.hasCapacity === true && !isLeaving(region);
+function isComing(region: RegionState, demand: RegionDemand): boolean {
+  return poolFor(region, demand)?.sight?.hasCapacity === true && !isLeaving(region);
 }
 
 const OUT: ReadonlySet<RegionFilterReason> = new Set<RegionFilterReason>([
@@ -197,21 +213,22 @@ function isOut({ removed }: FilteredRegions): boolean {
 function ruledHome(
   state: GlobalState,
   request: RequestState,
-  tenant: TenantFacts,
+  demand: RegionDemand,
 ): RegionState | null {
   const views = [...state.regions.values()].map((region) => ({
-    ...viewFor(state, region, request),
+    ...viewFor(state, region, { request, demand }),
     ...{ seen: true, hasCapacity: true, breakerOpen: false, silent: false, excluded: false },
   }));
-  const { eligible } = filterRegions(views, demandOf(tenant, request.request));
+  const { eligible } = filterRegions(views, demand);
   const regions = eligible.flatMap((id) => state.regions.get(id) ?? []);
   return nearest(regions.map((region) => ({ region })))?.region ?? null;
 }
 
-function demandOf(tenant: TenantFacts, asked: RouteRequest): RegionDemand {
-  const { residency, tier, certifications } = tenant;
-  const { model, revisions = null } = asked;
-  return { residency, model, revisions, tier, certifications, length: lengthOf(asked) };
+function demandOf(tenant: TenantFacts, { request, demanded }: RequestState): RegionDemand {
+  const { residency, tier, certifications, models } = tenant;
+  // Who may not use it at all has been refused.
+  const { model, revisions } = granted(models, demanded) ?? demanded;
+  return { residency, model, revisions, tier, certifications, length: lengthOf(request) };
 }
 
 /** Of a list prompt, each element has to fit by itself: the longest decides. Null: nothing of it has to. */
@@ -227,9 +244,13 @@ function lengthOf(asked: RouteRequest): DemandedLength | null {
 }
 
 /** A pause is no part of it: a region that asks for time is home all the same, and does not open a fallback. */
-function viewFor(state: GlobalState, region: RegionState, request: RequestState): RegionView {
+function viewFor(
+  state: GlobalState,
+  region: RegionState,
+  { request, demand }: { readonly request: RequestState; readonly demand: RegionDemand },
+): RegionView {
   const { rollout, certifications, tiers } = region.config;
-  const sight = poolFor(region, request.request)?.sight ?? null;
+  const sight = poolFor(region, demand)?.sight ?? null;
   return {
     region: region.id,
     rollout,

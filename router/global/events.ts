@@ -34,6 +34,8 @@ export interface GlobalAttempt extends RequestAttempt {
   readonly conversation: string | null;
   /** The same by its client's id; null: it has none that counts. */
   readonly byId: string | null;
+  /** Revisions of the model that will do; null: every one. */
+  readonly revisions: readonly string[] | null;
   /** For the hint that its client asks for; null: it asks for none. */
   readonly hint: HintedTimes | null;
   /** It is served away from home. */
@@ -125,7 +127,7 @@ export interface TenantFacts {
   /** Null: it may be served everywhere. */
   readonly residency: Residency | null;
   readonly saltGroup: string;
-  /** Public names; null: all. */
+  /** Public names, or `name@revision`; null: all. */
   readonly models: readonly string[] | null;
   readonly certifications: readonly string[];
   readonly tier: string | null;

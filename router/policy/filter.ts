@@ -13,6 +13,8 @@ export interface FilterView {
   /** Null before the first report. */
   readonly phase: Phase | null;
   readonly models: readonly ModelInfo[];
+  /** It runs none of the revisions that are asked for, or does not say. Absent: it does, or none is. */
+  readonly otherRevision?: boolean;
   /** Degraded for slowness and among the third of its pool that stays out. */
   readonly slow: boolean;
   readonly link: LinkState;
@@ -29,6 +31,7 @@ export interface FilterView {
 export function filterTarget(view: FilterView, engineModel: string): FilterReason | null {
   const limit = contextLimit(view.models, engineModel);
   if (view.phase !== null && limit === undefined) return 'model';
+  if (view.otherRevision === true) return 'revision';
   if (view.link === 'out') return 'stale';
   if (view.slow) return 'slow';
   if (view.phase !== 'ready') return 'phase';

@@ -8,6 +8,7 @@ import type {
   Decision,
   DecisionKind,
   DecisionReason,
+  FilterReason,
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
 import { clampPriority, keyOf } from '../policy/queue.ts';
@@ -252,12 +253,20 @@ function nothingLeft(request: RequestState, weighing: Weighing): Outcome {
     return { kind: 'refuse', reason: request.attempts > 0 ? 'attempts_exhausted' : 'no_replica' };
   }
   if (reasons.has('paused')) return { kind: 'queue', reason: 'all_full' };
+  if (isOtherRevision(reasons)) return { kind: 'refuse', reason: 'unknown_revision' };
   if (pendingEtaMs(request.pool) !== null) return { kind: 'queue', reason: 'no_capacity_yet' };
   if (request.attempts > 0) return { kind: 'refuse', reason: 'attempts_exhausted' };
   if (reasons.has('context_length') && !reasons.has('breaker')) {
     return { kind: 'refuse', reason: 'context_length' };
   }
   return { kind: 'refuse', reason: 'no_replica' };
+}
+
+/** Nobody runs it, and nobody who is on the way will. */
+function isOtherRevision(reasons: ReadonlySet<FilterReason>): boolean {
+  if (!reasons.has('revision')) return false;
+  for (const reason of reasons) if (reason !== 'revision' && reason !== 'model') return false;
+  return true;
 }
 
 function sendReason(

@@ -61,6 +61,11 @@ export function failureOf(
       retryAfterMs: null,
     };
   }
+  if (reason === 'unknown_revision') {
+    const name = request.request.model.slice(0, 200);
+    const message = `The model \`${name}\` is not served in the revision that is asked for.`;
+    return { code: 'model_not_found', message, retryAfterMs: null };
+  }
   return noReplica(state, request.pool);
 }
 

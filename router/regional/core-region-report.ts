@@ -196,11 +196,19 @@ export function modelsOf(pool: PoolState): readonly RegionModelReport[] {
     if (report === null) continue;
     for (const model of report.models) {
       for (const root of [model.id, ...model.loras]) {
-        for (const name of publics.get(root) ?? []) addRow(rows, { name, report }, model);
+        for (const name of publics.get(root) ?? []) {
+          if (standsFor(pool, name, report)) addRow(rows, { name, report }, model);
+        }
       }
     }
   }
   return [...rows.values()];
+}
+
+/** A name that stands for one revision is not served by the others. */
+function standsFor({ config }: PoolState, name: string, { revision }: ReplicaReport): boolean {
+  const { revisions = {} } = config;
+  return !Object.hasOwn(revisions, name) || revisions[name] === revision;
 }
 
 /** What its replicas are to serve, before any of them has said so; none: that is up to them. */

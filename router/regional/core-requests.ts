@@ -3,12 +3,14 @@
 // attempt's own end.
 
 import type { Decision } from '../../shared/model/decision.ts';
+import { alsoDemanded, demandedModel, type DemandedModel } from '../policy/model-grant.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { admit, isBehindOthers, noteInflow } from './core-admission.ts';
 import { bare, decide, hasReady, isLight, type Verdict } from './core-decide.ts';
 import { failureOf, finish, refuse } from './core-ends.ts';
 import { openAttempt } from './core-leases.ts';
 import type { Failure, PoolState, RegionalState, RequestState } from './core-state.ts';
+import { runsOther, targetsOf } from './core-weigh.ts';
 
 export function arrive(state: RegionalState, request: RouteRequest): void {
   state.budget.request(state.nowMs);
@@ -37,12 +39,16 @@ export function enter(
   state: RegionalState,
   request: RouteRequest,
 ): RequestState | { decision: Decision; failure: Failure } {
-  const pool = poolFor(state, request.model);
-  if (pool === null || pool === 'unknown') return unknownModel(request.model, pool === null);
+  const demanded = demandedIn(state, request);
+  const pool = poolFor(state, demanded);
+  const { model } = demanded;
+  if (pool === null || pool === 'unknown') return unknownModel(model, pool === null);
+  const pinned = pinnedBy(pool, model);
   return {
     request,
     pool,
-    engineModel: aliasOf(pool, request.model) ?? request.model,
+    engineModel: aliasOf(pool, model) ?? model,
+    revisions: alsoDemanded(demanded, pinned).revisions,
     arrivedMs: state.nowMs,
     attempts: 0,
     tried: new Set(),
@@ -66,17 +72,53 @@ export function carryOut(state: RegionalState, request: RequestState, verdict: V
   }
 }
 
-/** `unknown`: not yet known whether a pool serves it. Null: none does. */
-function poolFor(state: RegionalState, model: string): PoolState | 'unknown' | null {
+/** What it asks for by its name, and what the tier before or its tenant leaves of that. */
+function demandedIn(state: RegionalState, request: RouteRequest): DemandedModel {
+  const { model, revisions = null } = request;
+  const isName = (name: string): boolean => {
+    const pool = poolFor(state, { model: name, revisions: null });
+    return pool !== null && pool !== 'unknown';
+  };
+  return alsoDemanded(demandedModel(model, isName), revisions);
+}
+
+/**
+ * `unknown`: not yet known whether a pool serves it. Null: none does. Of several one that has a revision that is asked for,
+ * then one that is ready.
+ */
+function poolFor(
+  state: RegionalState,
+  { model, revisions }: DemandedModel,
+): PoolState | 'unknown' | null {
   let found: PoolState | null = null;
   let open = false;
   for (const pool of state.pools.values()) {
     const { models } = pool.config;
     const serves = models.length > 0 ? models.includes(model) : namesOf(pool).has(model);
-    if (serves && (found === null || (!hasReady(found) && hasReady(pool)))) found = pool;
+    if (serves && (found === null || isBetter(pool, found, revisions))) found = pool;
     open ||= models.length === 0 && !pool.reported;
   }
   return found ?? (open ? 'unknown' : null);
+}
+
+function isBetter(
+  pool: PoolState,
+  than: PoolState,
+  revisions: DemandedModel['revisions'],
+): boolean {
+  const runs = runsAny(pool, revisions);
+  return runs === runsAny(than, revisions) ? !hasReady(than) && hasReady(pool) : runs;
+}
+
+function runsAny(pool: PoolState, revisions: DemandedModel['revisions']): boolean {
+  if (revisions === null) return true;
+  return targetsOf(pool).some(({ report }) => !runsOther(revisions, report));
+}
+
+/** The one revision that a public name stands for; null: every one. */
+function pinnedBy({ config: { revisions = {} } }: PoolState, model: string): string[] | null {
+  const revision = Object.hasOwn(revisions, model) ? revisions[model] : undefined;
+  return revision === undefined ? null : [revision];
 }
 
 /** Names by which a pool without configured models can be asked. */

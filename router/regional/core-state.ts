@@ -209,6 +209,8 @@ export interface RequestState {
   readonly request: RouteRequest;
   readonly pool: PoolState;
   readonly engineModel: string;
+  /** Any of these will do; null: every one. */
+  readonly revisions: readonly string[] | null;
   readonly arrivedMs: number;
   attempts: number;
   /** Targets that failed it. */

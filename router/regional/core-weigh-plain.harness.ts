@@ -148,6 +148,7 @@ function filterPool(
       {
         phase: isSlow(report) ? 'ready' : (report?.phase ?? null),
         models: report?.models ?? [],
+        otherRevision: isOther(request, target),
         slow: slow.has(target),
         link: replica.state,
         down: replica.down,
@@ -162,6 +163,11 @@ function filterPool(
     else removed.push({ target, reason });
   }
   return { kept, removed };
+}
+
+function isOther({ revisions }: RequestState, { report }: TargetState): boolean {
+  if (revisions === null) return false;
+  return report === null || report.revision === 'unknown' || !revisions.includes(report.revision);
 }
 
 /** Of a list prompt, each element has to fit by itself: the longest decides. */

@@ -106,7 +106,8 @@ function filterPool(state: RegionalState, request: RequestState, slow: SlowOut):
   const limits = roster.limits(request.engineModel);
   const broken = roster.breakers.tripped === 0 ? NOBODY : brokenIn(targets, slow, nowMs);
   const least = new LeastTokens(request);
-  const plain = request.tried.size === 0 && broken.size === 0 && slow.size === 0;
+  const isPicky = request.tried.size > 0 || request.revisions !== null;
+  const plain = !isPicky && broken.size === 0 && slow.size === 0;
   for (let place = 0; place < limits.length; place += 1) {
     if (
       plain &&
@@ -136,6 +137,7 @@ function reasonAgainst(
     {
       phase: isSlow(report) ? 'ready' : (report?.phase ?? null),
       models: report?.models ?? [],
+      otherRevision: runsOther(request.revisions, report),
       slow: slow.has(target),
       link: replica.state,
       down: replica.down,
@@ -147,6 +149,19 @@ function reasonAgainst(
     request.engineModel,
   );
 }
+
+/** None is asked for, or it says that it runs one of them. */
+export function runsOther(
+  revisions: RequestState['revisions'],
+  report: ReplicaReport | null,
+): boolean {
+  if (revisions === null) return false;
+  const revision = report?.revision ?? UNKNOWN_REVISION;
+  return revision === UNKNOWN_REVISION || !revisions.includes(revision);
+}
+
+/** Of replicas that do not say which they run. */
+const UNKNOWN_REVISION = 'unknown';
 
 /** Breakers that count now. */
 function brokenIn(

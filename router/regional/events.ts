@@ -91,6 +91,8 @@ export interface PoolConfig {
   readonly models: readonly string[];
   /** Public name → engine's name. */
   readonly aliases: Readonly<Record<string, string>>;
+  /** Public name → the one revision that it stands for. Absent: names stand for whatever runs. */
+  readonly revisions?: Readonly<Record<string, string>>;
 }
 
 export interface RegionalCoreConfig {

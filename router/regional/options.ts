@@ -21,6 +21,8 @@ export interface PoolOptions {
   readonly id: string;
   readonly models: readonly string[];
   readonly aliases: Readonly<Record<string, string>>;
+  /** Public name → the one revision that it stands for. Absent: names stand for whatever runs. */
+  readonly revisions?: Readonly<Record<string, string>>;
   /** Bearer key for the engines of this pool; the client's own credentials never reach them. */
   readonly engineApiKey: string | null;
   /** Link secrets that agents of this pool may use; empty = the region's. */

@@ -211,10 +211,11 @@ export function coreConfig(
 ): RegionalCoreConfig {
   return {
     settings: reloadable.settings,
-    pools: reloadable.pools.map(({ id, models, aliases }) => ({
+    pools: reloadable.pools.map(({ id, models, aliases, revisions = {} }) => ({
       id: id as RegionalCoreConfig['pools'][number]['id'],
       models,
       aliases,
+      revisions,
     })),
     siblings: options.siblings,
     ...(options.uplink ? { uplink: uplinkConfig(options, reloadable) } : {}),

@@ -47,6 +47,10 @@ const MODEL = z.strictObject({
   engineModel: name('A model name.').nullable().default(null).meta({
     description: 'The name that its engines know it by; `null`: the same name.',
   }),
+  revision: name('A revision.').nullable().default(null).meta({
+    description:
+      'The one revision that it stands for, as agents report it (`agent.settings.revision`); `null`: whatever runs. Clients ask for one by `name@revision`.',
+  }),
 });
 
 export const fleetSchema = z

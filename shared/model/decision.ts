@@ -28,6 +28,7 @@ export const DECISION_REASONS = [
   ...SHED_REASONS,
   // refuse
   'unknown_model',
+  'unknown_revision', // the model is served, in no revision that is asked for
   'no_replica',
   'context_length',
   'attempts_exhausted',
@@ -38,6 +39,7 @@ export type DecisionReason = (typeof DECISION_REASONS)[number];
 
 export const FILTER_REASONS = [
   'model',
+  'revision', // it runs none of those that are asked for
   'phase',
   'slow',
   'stale',
