@@ -43,3 +43,24 @@ test('small pieces between large ones share a block', () => {
   }
   expect(pieces.heldBytes).toBe(100 * 4_096 + 16_384);
 });
+
+test('what is announced is held in as much, and more than that as if nothing had been said', () => {
+  const pieces = new BytePieces(1_000);
+  pieces.add(Buffer.alloc(700));
+  pieces.add(Buffer.alloc(300));
+  expect(pieces.heldBytes).toBe(1_000);
+  pieces.add(Buffer.alloc(1));
+  expect(pieces.heldBytes).toBe(1_000 + 16_384);
+  expect(pieces.take()).toHaveLength(1_001);
+});
+
+test('pieces come back as one whatever was announced', () => {
+  fc.assert(
+    fc.property(sizes, fc.nat({ max: 100_000 }), (lengths, expected) => {
+      const pieces = new BytePieces(expected);
+      const given = lengths.map((length, k) => Buffer.alloc(length, k + 1));
+      for (const piece of given) pieces.add(piece);
+      expect(pieces.take().equals(Buffer.concat(given))).toBe(true);
+    }),
+  );
+});

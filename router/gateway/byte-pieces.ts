@@ -10,6 +10,16 @@ export class BytePieces {
   private block: Buffer | null = null;
   private used = 0;
   private total = 0;
+  private expected: number | null;
+
+  /** `expected`: how many bytes will come, as far as somebody says; a block is no larger than that. */
+  constructor(expected: number | null = null) {
+    this.expected = expected;
+  }
+
+  expect(bytes: number | null): void {
+    this.expected = bytes;
+  }
 
   get length(): number {
     return this.total;
@@ -24,18 +34,19 @@ export class BytePieces {
   }
 
   add(piece: Buffer): void {
-    this.total += piece.length;
     if (piece.length >= COPIED_BELOW) {
       this.closeBlock();
       this.whole.push(piece);
+      this.total += piece.length;
       return;
     }
     if (this.block !== null && this.used + piece.length > this.block.length) {
       this.closeBlock();
       this.block = null;
     }
-    this.block ??= Buffer.allocUnsafeSlow(BLOCK_BYTES);
+    this.block ??= Buffer.allocUnsafeSlow(this.blockBytes(piece.length));
     this.used += piece.copy(this.block, this.used);
+    this.total += piece.length;
   }
 
   /** All of it in one piece; nothing stays. */
@@ -53,6 +64,12 @@ export class BytePieces {
     this.block = null;
     this.used = 0;
     this.total = 0;
+  }
+
+  /** Room for all that is expected still, and for the piece at hand whatever was said. */
+  private blockBytes(atHand: number): number {
+    const left = (this.expected ?? BLOCK_BYTES) - this.total;
+    return left < atHand ? BLOCK_BYTES : Math.min(left, BLOCK_BYTES);
   }
 
   /** What is used of the block stands for itself now; what is left is used on. */

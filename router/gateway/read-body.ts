@@ -57,8 +57,7 @@ export async function readJsonBody(
     throw new FleetError('unsupported_media_type', "The content type must be 'application/json'.");
   }
   const decoder = decoderOf(from);
-  const announced = Number(request.headers['content-length'] ?? 0);
-  if (announced > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
+  if ((announcedBytes(request) ?? 0) > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
   from.awaitBody();
   const source = decoder === null ? request : decoded(request, decoder);
   try {
@@ -74,6 +73,12 @@ function discard(request: IncomingMessage, source: Readable): void {
     source.destroy();
   }
   request.resume();
+}
+
+/** The HTTP parser lets nothing but digits pass. */
+function announcedBytes({ headers }: IncomingMessage): number | null {
+  const length = headers['content-length'];
+  return length === undefined ? null : Number(length);
 }
 
 /** Null for a body that is as it is. */
@@ -104,7 +109,7 @@ interface Taking {
 
 /** By events: the stream's own iterator costs 10 µs a request more, and a refusal must leave its connection in order. */
 function collect(source: Readable, request: IncomingMessage, taking: Taking): Promise<Buffer> {
-  const pieces = new BytePieces();
+  const pieces = new BytePieces(source === request ? announcedBytes(request) : null);
   let encodedBytes = 0;
   if (source !== request) request.on('data', (piece: Buffer) => (encodedBytes += piece.length));
   return new Promise((resolve, reject) => {

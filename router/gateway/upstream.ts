@@ -208,6 +208,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
       return this.fault('bad_answer', events ? 'an event stream' : 'no event stream');
     }
     this.phase = events ? 'streaming' : 'holding';
+    if (!events) this.held.expect(lengthOf(headers));
   }
 
   onResponseData(controller: Dispatcher.DispatchController, piece: Buffer): void {
