@@ -10,13 +10,12 @@
 import { createHmac, createSecretKey, hash, timingSafeEqual, type KeyObject } from 'node:crypto';
 import { z } from 'zod';
 import type { RegionId, RouterId } from '../../shared/model/ids.ts';
+import { MAX_CONTEXT_LENGTH } from '../../shared/protocol/limits.ts';
 import { SeenAttempts } from './seen-attempts.ts';
 import { tierClaims, type TierClaims } from './tier-claims.ts';
 
 export const LIFE_MS = 30_000;
 export const CLOCK_MS = 5_000;
-/** A longer token is none of ours, and is not read. */
-const MAX_TOKEN_LENGTH = 8_192;
 
 export interface TierContext {
   /** The attempt's id: what the region logs and answers as. */
@@ -168,7 +167,7 @@ export class ContextDoor {
   }
 
   #verified(token: string): TierClaims | ContextRefusal {
-    if (token.length > MAX_TOKEN_LENGTH) return 'malformed';
+    if (token.length > MAX_CONTEXT_LENGTH) return 'malformed';
     const first = token.indexOf('.');
     const second = token.indexOf('.', first + 1);
     if (second < 0 || token.includes('.', second + 1)) return 'malformed';

@@ -2,6 +2,7 @@
 // global routers need is asked for only where the file has a `global` section.
 
 import { isLoopback, parseListen } from './address.ts';
+import { contextProblems } from './context-size.ts';
 import type { Problem } from './diagnostics.ts';
 import type { FleetConfig, GlobalConfig, RegionConfig, TenantConfig } from './schema.ts';
 import type { Path } from './schema-walk.ts';
@@ -17,6 +18,7 @@ export function globalProblems(config: FleetConfig): readonly Problem[] {
     ...tenantKeyProblems(config),
     ...ingressProblems(config),
     ...testProblems(config),
+    ...contextProblems(config),
     ...tierProblems(config),
     ...(config.global === undefined ? [] : ownProblems(config.global, config)),
   ];
