@@ -84,7 +84,8 @@ function adopt(
   });
 }
 
-function greet(state: GlobalState, region: RegionState, link: LinkId): void {
+/** A region that has been greeted takes it for what has changed: how often it is to report. */
+export function greet(state: GlobalState, region: RegionState, link: LinkId): void {
   const { routerId, software, wallMs } = state.deps;
   state.emit({
     kind: 'send',

@@ -456,6 +456,27 @@ describe('a change of policy', () => {
   });
 });
 
+test('a region that is linked is told how often to report when that changes, and not otherwise', () => {
+  const rig = asia();
+  const told = (effects: ReturnType<GlobalRig['arrive']>) =>
+    effects.flatMap((effect) =>
+      effect.kind === 'send' && effect.message.kind === 'welcome'
+        ? [[effect.link, effect.message.reportIntervalMs]]
+        : [],
+    );
+  const { settings } = rig.config;
+  expect(told(rig.configure({ settings: { ...settings, spillStartMs: 300 } }))).toEqual([]);
+  const often = { ...settings, reportIntervalMs: 250 };
+  expect(told(rig.configure({ settings: often }))).toEqual([
+    ...[
+      ['jp', 250],
+      ['sg', 250],
+      ['eu', 250],
+    ],
+  ]);
+  expect(told(rig.configure({ settings: often, tenants: new Map() }))).toEqual([]);
+});
+
 describe('a refusal', () => {
   test.each([
     ['no region of the tenant is configured', tenantOf(['mars']), 'm', 'residency_violation'],

@@ -14,6 +14,7 @@ import { attemptEnded } from './core-outcomes.ts';
 import {
   awayTold,
   granted,
+  greet,
   probed,
   regionDown,
   regionUp,
@@ -181,6 +182,7 @@ export class GlobalCore {
   /** A region that stays keeps what is known of it; one that goes takes its links along. */
   #configure(config: GlobalCoreConfig): void {
     const state = this.#state;
+    const { reportIntervalMs } = state.settings;
     state.config = config;
     const before = new Map(state.regions);
     state.regions.clear();
@@ -195,6 +197,9 @@ export class GlobalCore {
         state.emit({ kind: 'close', link, reason: 'unauthorized' });
         regionDown(state, link, 'no longer configured');
       }
+    }
+    if (reportIntervalMs !== state.settings.reportIntervalMs) {
+      for (const link of state.links.values()) greet(state, link.region, link.id);
     }
     withdraw(state);
   }

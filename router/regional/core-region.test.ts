@@ -108,6 +108,25 @@ function turn(rig: CoreRig, tier: TierFacts): RouterEffect[] {
 }
 
 describe('a link to a global router', () => {
+  test('reports as often as it is told anew, and says nothing else for that', () => {
+    const rig = rigOf();
+    welcomed(rig);
+    const reports = (seconds: number): number =>
+      Array.from({ length: 4 * seconds }, () => reportsIn(rig.pass(250)).length).reduce(
+        (sum, each) => sum + each,
+        0,
+      );
+    reports(2);
+    expect(reports(10)).toBe(10);
+    const again = rig.handle({
+      ...{ kind: 'globalMessage', link: 'g1' as LinkId },
+      message: welcomeOf({ routerId: 'g1' as RouterId, reportIntervalMs: 5_000 }),
+    });
+    expect(again.filter(({ kind }) => kind === 'log' || kind === 'sendGlobal')).toEqual([]);
+    reports(5);
+    expect(reports(20)).toBe(4);
+  });
+
   test('begins with a hello, and reports follow the welcome', () => {
     const rig = rigOf();
     rig.ready('a');

@@ -132,7 +132,10 @@ function welcomed(state: RegionalState, link: GlobalLink, welcome: RegionWelcome
   if (Math.abs(offsetMs) > CLOCK_OFFSET_ALARM_MS) {
     state.log('warn', 'clock_offset', { router: routerId, offsetMs });
   }
+  const isNew = link.welcome === null;
   link.welcome = welcome;
+  // It has other settings now, and knows all else.
+  if (!isNew) return;
   state.log('info', 'global_link_up', { router: routerId, software, zone });
   // It has nothing yet: all are told a little early.
   state.tier.reportedMs = Number.NEGATIVE_INFINITY;
