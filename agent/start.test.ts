@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -245,6 +245,39 @@ describe('an agent beside a simulated engine', () => {
     expect([before?.engines[0]?.ranks, after?.engines[0]?.ranks]).toEqual([1, 2]);
     expect(after?.agentId).not.toBe(before?.agentId);
     await until(() => fleet.up.size === 1);
+  }, 20_000);
+
+  it('begins anew once at a time where two engines turn out to have more ranks together', async () => {
+    const fleet = await router();
+    const asked = new Map<number, ServerResponse[]>();
+    let ranks = '';
+    const serve = async (): Promise<string> => {
+      const server = createServer(({ url, socket }, response) => {
+        if (url !== '/metrics' || ranks === '') return void response.writeHead(404).end();
+        const { localPort = 0 } = socket;
+        asked.set(localPort, [...(asked.get(localPort) ?? []), response]);
+        if (asked.size < 2) return undefined;
+        for (const waiting of asked.values()) for (const each of waiting.splice(0)) each.end(ranks);
+      });
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      running.push(() => void server.close().closeAllConnections());
+      return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    };
+    const engines = [{ url: await serve() }, { url: await serve() }];
+    const started = await agent(engines, [fleet]);
+    await until(() => fleet.hellos.length === 1);
+    ranks = twoRanks;
+    const said = () =>
+      fleet.hellos
+        .at(-1)
+        ?.engines.map((each) => each.ranks)
+        .join(' ');
+    await until(() => said() === '2 2' && fleet.up.size === 1);
+    const { agentId } = started.status();
+    expect(fleet.hellos.at(-1)?.agentId).toBe(agentId);
+    const before = fleet.messages.length;
+    await until(() => fleet.messages.length > before + 20);
+    expect(fleet.up.size).toBe(1);
   }, 20_000);
 
   it('begins anew when an engine has come back with fewer ranks, and never calls the lost one ready', async () => {
