@@ -43,7 +43,7 @@ const INPUT: ShareInput = {
   others: OTHERS,
   holdMs: 60,
   blind: false,
-  roomForAll: false,
+  roomForAll: () => false,
   ownAgeMs: 0,
   heldAgeMs: 0,
   isHome: false,
@@ -160,7 +160,12 @@ describe('where reports come in turn', () => {
   });
 
   test('where there is room for all that waits nobody waits for a turn, but for more urgent work', () => {
-    const late = { ...INPUT, others: { ...others, before: 2 }, reportAgeMs: 40, roomForAll: true };
+    const late = {
+      ...INPUT,
+      others: { ...others, before: 2 },
+      reportAgeMs: 40,
+      roomForAll: () => true,
+    };
     expect(shareOpensInMs(late, 0)).toBe(0);
     expect(shareOpensInMs(late, 1)).toBeNull();
   });

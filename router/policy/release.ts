@@ -86,7 +86,7 @@ export interface ShareInput {
   /** Reports come too late to share its room by them. */
   readonly blind: boolean;
   /** More of the pool's targets have room than requests wait in other routers. */
-  readonly roomForAll: boolean;
+  readonly roomForAll: () => boolean;
   /** Age of the request, its length allowed for, ms; null where it claims no place among those that wait elsewhere. */
   readonly ownAgeMs: number | null;
   /** The same of the oldest that waits in this router at its priority, where that is older. */
@@ -107,18 +107,26 @@ export interface ShareInput {
   readonly patienceMs: number;
 }
 
+/** Whether others' queues bind work of the priority at all: less urgent ones do not, nor do reports that come too late. */
+export function isBound(
+  { topPriority }: OtherQueues,
+  { priority, blind }: { readonly priority: number; readonly blind: boolean },
+): boolean {
+  if (topPriority === null || priority < topPriority) return false;
+  return !blind || priority !== topPriority;
+}
+
 /**
  * ms until this router's share of the target allows one more request of the priority, if nothing else happens: 0 is
  * now, null where time alone does not bring it.
  */
 export function shareOpensInMs(input: ShareInput, priority: number): number | null {
   const { others, holdMs, idleMs, patienceMs } = input;
-  if (others.topPriority === null || priority < others.topPriority) return 0;
-  if (input.blind && priority === others.topPriority) return 0;
+  if (others.topPriority === null || !isBound(others, { priority, blind: input.blind })) return 0;
   if (others.turnMs !== null && priority === others.topPriority) {
     const isFresh = input.reportAgeMs < FRESH_TURNS * others.turnMs;
     if (isFresh && (youngerByMs(input, input.ownAgeMs) ?? Infinity) <= 0) return 0;
-    if (input.roomForAll || input.isHome) return 0;
+    if (input.isHome || input.roomForAll()) return 0;
     const isLast = others.before > others.atTop / 2;
     const isLate =
       (youngerByMs(input, input.heldAgeMs) ?? 0) > MUCH_YOUNGER_MS && input.roomForMs < patienceMs;

@@ -54,6 +54,9 @@ export class PoolSight {
   #meanPrefillMs: number | null = null;
   /** Least lag of the current and of the previous window, ms; NaN where too few tell it. */
   #lag = { current: Infinity, samples: 0, previous: Number.NaN, sinceMs: -Infinity };
+  /** The last one made, by what it depends on; null once a report has told more. */
+  #seen: { readonly view: View; readonly settledMs: number; readonly intervalMs: number } | null =
+    null;
 
   get meanWaitMs(): number {
     return this.#meanWaitMs;
@@ -63,6 +66,7 @@ export class PoolSight {
   heard(waitMs: number, gapMs: number, targets: number): void {
     const weight = -Math.expm1(-Math.max(0, gapMs) / MEAN_MS) / Math.max(1, targets);
     this.#meanWaitMs += weight * (waitMs - this.#meanWaitMs);
+    this.#seen = null;
   }
 
   /** A report includes what was sent so long ago, and is the first that does. */
@@ -76,6 +80,7 @@ export class PoolSight {
     }
     lag.current = Math.min(lag.current, lagMs);
     lag.samples += 1;
+    this.#seen = null;
   }
 
   sent(prefillMs: number): void {
@@ -83,12 +88,23 @@ export class PoolSight {
     this.#meanPrefillMs = mean + (prefillMs - mean) / REQUESTS;
   }
 
-  view(settings: SightSettings, agents: number): View {
-    const intervalMs = reportIntervalMs(settings.minReportIntervalMs, agents);
+  /** Asked for every target of a pool: the same one until a report comes. */
+  view({ holdMs: settledMs, minReportIntervalMs }: SightSettings, agents: number): View {
+    const intervalMs = reportIntervalMs(minReportIntervalMs, agents);
+    const seen = this.#seen;
+    if (seen !== null && seen.settledMs === settledMs && seen.intervalMs === intervalMs) {
+      return seen.view;
+    }
+    const view = this.#viewOf(settledMs, intervalMs);
+    this.#seen = { view, settledMs, intervalMs };
+    return view;
+  }
+
+  #viewOf(settledMs: number, intervalMs: number): View {
     const lateMs = Math.max(0, (this.#leastLag() ?? 0) - intervalMs - TRAVEL_MS);
     const toldMs = intervalMs + lateMs;
-    const blind = toldMs > settings.holdMs;
-    const holdMs = blind ? toldMs : settings.holdMs;
+    const blind = toldMs > settledMs;
+    const holdMs = blind ? toldMs : settledMs;
     return { holdMs, blind, lateMs, meanWaitMs: this.#meanWaitMs };
   }
 

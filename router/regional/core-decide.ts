@@ -12,7 +12,7 @@ import type {
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
 import { clampPriority, keyOf } from '../policy/queue.ts';
-import { othersQueue, shareInMs, type Asker } from './core-share.ts';
+import { othersQueue, Shares, type Asker } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
 import { isReady, NOBODY, targetsOf, weigh } from './core-weigh.ts';
@@ -87,6 +87,7 @@ class Rules {
   readonly #seen: Seen;
   /** Asked for only where other routers queue. */
   #asker: Asker | null = null;
+  #shares: Shares | null = null;
   #home: number | null = null;
   #homeInTurn: boolean | null = null;
 
@@ -117,7 +118,8 @@ class Rules {
     if (!othersQueue(target)) return true;
     this.#asker ??= askerOf(this.#state, this.#request, this.#seen.weighing);
     this.#home ??= this.#seen.weighing.home();
-    return shareInMs(this.#state, target, { ...this.#asker, isHome: k === this.#home }) === 0;
+    this.#shares ??= new Shares(this.#state, this.#request.pool);
+    return this.#shares.opensInMs(target, this.#asker, k === this.#home) === 0;
   }
 
   /** It waits for no turn at the one that alone holds most of its prompt: room anywhere lets it go there. */
@@ -155,13 +157,13 @@ function askerOf(
 ): Asker {
   const { priority } = request;
   if (pool.queue.get(request.id)?.held !== undefined) {
-    return { priority, key: null, heldKey: null, isHome: false };
+    return { priority, key: null, heldKey: null };
   }
   const prefillMs = weighing.leastPrefill()?.prefillMs ?? 0;
   const key = keyOf({ prefillMs, arrivedMs }, state.settings.ageCredit);
   const { topUnheld, leastKey } = pool.queue;
   const heldKey = topUnheld === clampPriority(priority) ? Math.min(key, leastKey ?? key) : key;
-  return { priority, key, heldKey, isHome: false };
+  return { priority, key, heldKey };
 }
 
 /** Nothing is left to other routers' turns: those in turn, or else the cheapest of all that are. */

@@ -10,7 +10,7 @@ import { poolOutlook, turnAway, waitOutlookMs } from './core-outlook.ts';
 import { pressWithinMs } from './core-queued.ts';
 import { finish } from './core-ends.ts';
 import { carryOut } from './core-requests.ts';
-import { shareInMs } from './core-share.ts';
+import { Shares, type Asker } from './core-share.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { roomNow, serves } from './core-room.ts';
 import { targetsOf } from './core-weigh.ts';
@@ -100,11 +100,12 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
   const { roster } = pool;
   roster.sync();
   const tripped = roster.breakers.tripped > 0;
+  const seen = { pool, shares: new Shares(state, pool), first: firstAsker(pool) };
   for (let place = 0; place < roster.targets.length; place += 1) {
     if (!serves(pool, place)) continue;
     const target = roster.targets[place] as TargetState;
     if (target.pausedUntilMs > state.nowMs) wake = Math.min(wake, target.pausedUntilMs);
-    else wake = Math.min(wake, roomWakeMs(state, pool, place) ?? wake);
+    else wake = Math.min(wake, roomWakeMs(state, place, seen) ?? wake);
     if (tripped) wake = Math.min(wake, target.breaker.opensAgainMs(state.nowMs) ?? wake);
   }
   return Number.isFinite(wake) ? Math.max(wake, state.nowMs + 1) : null;
@@ -185,13 +186,16 @@ function canMove(state: RegionalState, pool: PoolState): boolean {
   const { roster } = pool;
   roster.sync();
   const broken = brokenNow(state, pool);
+  const shares = new Shares(state, pool);
+  const first = firstAsker(pool);
   let ready = false;
   for (let place = 0; place < roster.targets.length; place += 1) {
     if (!serves(pool, place)) continue;
     ready = true;
     const target = roster.targets[place] as TargetState;
     if (target.pausedUntilMs > state.nowMs || broken?.has(target) === true) continue;
-    if (!roomNow(state, pool, place).full && shareNow(state, target) === 0) return true;
+    if (roomNow(state, pool, place).full) continue;
+    if (first !== null && shares.opensInMs(target, first, true) === 0) return true;
   }
   return !ready && pendingEtaMs(pool) === null;
 }
@@ -203,18 +207,27 @@ function brokenNow(state: RegionalState, pool: PoolState): ReadonlySet<TargetSta
   return ejected(ready, state.nowMs);
 }
 
-/** When time alone makes room in a target for what waits; null where it does not, or has. */
-function roomWakeMs(state: RegionalState, pool: PoolState, place: number): number | null {
+/** When time alone makes room in the target at that place for what waits; null where it does not, or has. */
+function roomWakeMs(state: RegionalState, place: number, seen: Seen): number | null {
+  const { pool, shares, first } = seen;
   const room = roomNow(state, pool, place);
   if (room.full) return room.roomAtMs;
-  const inMs = shareNow(state, pool.roster.targets[place] as TargetState);
+  const target = pool.roster.targets[place] as TargetState;
+  const inMs = first === null ? null : shares.opensInMs(target, first, true);
   return inMs === null || inMs === 0 ? null : state.nowMs + inMs;
 }
 
-/** For the most urgent that waits, the oldest of them, as if at home there: what is not open to that is open to nothing. */
-function shareNow(state: RegionalState, target: TargetState): number | null {
-  const { topPriority: priority, leastKey: key } = target.replica.pool.queue;
-  return priority === null
-    ? null
-    : shareInMs(state, target, { priority, key, heldKey: key, isHome: true });
+interface Seen {
+  readonly pool: PoolState;
+  readonly shares: Shares;
+  readonly first: Asker | null;
+}
+
+/**
+ * The most urgent that waits, the oldest of them, who asks as if at home everywhere: what is not open to that is open to
+ * nothing.
+ */
+function firstAsker({ queue }: PoolState): Asker | null {
+  const { topPriority: priority, leastKey: key } = queue;
+  return priority === null ? null : { priority, key, heldKey: key };
 }

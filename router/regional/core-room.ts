@@ -8,7 +8,6 @@ import {
   loadOf,
   ownOpenMs,
   poolCurve,
-  runningNow,
   unackedMs,
   viewOf,
   wakeInMs,
@@ -24,7 +23,8 @@ const ROOM: Room = { full: false, roomAtMs: null };
 
 /** Fit for users, slow or not. The pool's roster has been brought up to date. */
 export function serves(pool: PoolState, place: number): boolean {
-  const { figures, targets } = pool.roster;
+  const { common, figures, targets } = pool.roster;
+  if (common[place] === 1) return true;
   const { replica } = targets[place] as TargetState;
   const ready = figures[place * FIGURES + FIGURE.serves] === 1;
   return ready && replica.state !== 'out' && !replica.down;
@@ -32,20 +32,22 @@ export function serves(pool: PoolState, place: number): boolean {
 
 /** Of the target at that place of the roster, which has been brought up to date. */
 export function roomNow(state: RegionalState, pool: PoolState, place: number): Room {
-  const { figures, targets } = pool.roster;
+  const { common, figures, targets } = pool.roster;
   const { settings, nowMs } = state;
   const view = viewOf(state, pool);
   const target = targets[place] as TargetState;
-  const from = place * FIGURES;
-  const reported = figures[from + FIGURE.waitingPrefillMs] as number;
   const curve = target.report?.prefillCost ?? null;
-  if (Number.isNaN(reported) || curve === null || target.replica.lostMs !== null) {
+  if (common[place] !== 1 || curve === null) {
     const chosen = curveOf(target, () => poolCurve(pool));
     return loadOf(target, { ...chosen, settings, view, nowMs });
   }
+  const from = place * FIGURES;
   const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
-  const running = runningNow(target) ?? Number.NaN;
+  const running =
+    (figures[from + FIGURE.running] as number) + (figures[from + FIGURE.unackedRequests] as number);
+  // No comparison with what is unknown holds.
   if (running >= (figures[from + FIGURE.runningMax] as number)) return NO_ROOM;
+  const reported = figures[from + FIGURE.waitingPrefillMs] as number;
   const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
   const unacked = target.unackedSums.prompt <= 0 ? 0 : unackedMs(target, curve);
   const waitMs = Math.max(shrinks + unacked, slotWaitMs, ownOpenMs(view, target, curve));
@@ -55,13 +57,31 @@ export function roomNow(state: RegionalState, pool: PoolState, place: number): R
   return shrinking ? { full: true, roomAtMs: nowMs + wakeInMs(view, overMs) } : NO_ROOM;
 }
 
-/** More than so many of the pool's targets have room now. The pool's roster has been brought up to date. */
-export function haveRoom(state: RegionalState, pool: PoolState, moreThan: number): boolean {
-  const { length } = pool.roster.targets;
-  let room = 0;
-  for (let place = 0; place < length && room + length - place > moreThan; place += 1) {
-    if (serves(pool, place) && !roomNow(state, pool, place).full) room += 1;
-    if (room > moreThan) return true;
+/**
+ * How many of a pool's targets have room at one moment, counted no further than it is asked for. The pool's roster has
+ * been brought up to date.
+ */
+export class RoomCount {
+  readonly #state: RegionalState;
+  readonly #pool: PoolState;
+  /** Among the places before this one. */
+  #room = 0;
+  #place = 0;
+
+  constructor(state: RegionalState, pool: PoolState) {
+    this.#state = state;
+    this.#pool = pool;
   }
-  return false;
+
+  isMoreThan(count: number): boolean {
+    const { length } = this.#pool.roster.targets;
+    while (this.#room <= count && this.#room + length - this.#place > count) {
+      const place = this.#place;
+      if (serves(this.#pool, place) && !roomNow(this.#state, this.#pool, place).full) {
+        this.#room += 1;
+      }
+      this.#place += 1;
+    }
+    return this.#room > count;
+  }
 }

@@ -16,7 +16,7 @@ import { attemptEnded } from './core-outcomes.ts';
 import { curveOf, loadOf, poolCurve, viewOf } from './core-load.ts';
 import { arrive, enter } from './core-requests.ts';
 import { roomNow, serves } from './core-room.ts';
-import { shareInMs } from './core-share.ts';
+import { Shares } from './core-share.ts';
 import { RegionalState, type RequestState } from './core-state.ts';
 import { weighPlainly } from './core-weigh-plain.harness.ts';
 import { isReady, NOBODY, weigh } from './core-weigh.ts';
@@ -253,12 +253,11 @@ function plainDraw(
   const oldest = topUnheld === priority ? Math.min(own, leastKey ?? own) : own;
   const [key, heldKey] = held ? [null, null] : [own, oldest];
   const isItsTurn = (one: Scored): boolean =>
-    shareInMs(state, one.target, {
-      priority,
-      key,
-      heldKey,
-      isHome: one.target === home?.target,
-    }) === 0;
+    new Shares(state, request.pool).opensInMs(
+      one.target,
+      { priority, key, heldKey },
+      one.target === home?.target,
+    ) === 0;
   const goesHome = home !== undefined && isItsTurn(home);
   const roomy = all.filter((one) => room?.acts !== true || room.of(one).state !== 'full');
   if (!roomy.some((one) => !one.load.full && (goesHome || isItsTurn(one)))) return null;

@@ -63,7 +63,8 @@ export class Weighing {
   #rankedCount = 0;
   /** Those that were asked for, each made once. */
   readonly #objects: Scored[] = [];
-  readonly #objectsOf: number[] = [];
+  /** Of a candidate, which of these it is, from 1 on. */
+  #objectOf = new Int32Array(16);
 
   get count(): number {
     return this.#count;
@@ -75,8 +76,8 @@ export class Weighing {
     this.#count = 0;
     this.#rankedCount = 0;
     this.#objects.length = 0;
-    this.#objectsOf.length = 0;
     while (this.places.length < pool.length) this.#grow();
+    this.#objectOf.fill(0, 0, pool.length);
   }
 
   /** Another candidate, by its place in the pool, whose columns are still to be filled. */
@@ -126,11 +127,10 @@ export class Weighing {
   }
 
   at(k: number): Scored {
-    const made = this.#objects[this.#objectsOf.indexOf(k)];
+    const made = this.#objects[(this.#objectOf[k] as number) - 1];
     if (made !== undefined) return made;
     const object = this.#make(k);
-    this.#objects.push(object);
-    this.#objectsOf.push(k);
+    this.#objectOf[k] = this.#objects.push(object);
     return object;
   }
 
@@ -217,6 +217,7 @@ export class Weighing {
     flags.set(this.#flags);
     this.#flags = flags;
     this.#ranked = new Int32Array(room);
+    this.#objectOf = new Int32Array(room);
   }
 
   /** The next few in order: one pass, in which most candidates are compared once. */
