@@ -104,6 +104,8 @@ export class PrefixWalk {
   }
 
   #keepBits(held: number, hoped: number, depth: number): boolean {
+    // All of a pool hold the next chunk of its system prompt too.
+    if (this.#sets.covers(held, this.#left)) return true;
     const left = this.#left;
     const mine = this.#mine.fill(0);
     this.#sets.unite(held, mine);
@@ -122,6 +124,10 @@ export class PrefixWalk {
   }
 
   #record(word: number, targets: number, depth: number): void {
+    if ((targets | 0) === -1) {
+      this.#depths.fill(depth, 32 * word, 32 * word + 32);
+      return;
+    }
     for (let bits = targets; bits !== 0; bits &= bits - 1) {
       this.#depths[32 * word + 31 - Math.clz32(bits & -bits)] = depth;
     }

@@ -18,6 +18,7 @@
 //
 //   1 + weight · max(0, W − holdMs) / S      S: mean prefill of what is sent; at most 5
 
+import { expFall } from '../../shared/lib/exp-fall.ts';
 import { reportIntervalMs } from './report-interval.ts';
 
 /** What is known of a backlog is worth e⁻¹ after so long at least, ms. */
@@ -130,6 +131,6 @@ export function backlogNowMs(view: View, reportedMs: number, ageMs: number): num
   const left = Math.max(0, reportedMs - ageMs - view.lateMs);
   if (!view.blind) return left;
   const keepsMs = Math.max(KEEPS_MS, view.meanWaitMs);
-  const keeps = Math.exp(-(ageMs + view.lateMs) / keepsMs);
+  const keeps = expFall((ageMs + view.lateMs) / keepsMs);
   return left * keeps + view.meanWaitMs * (1 - keeps);
 }

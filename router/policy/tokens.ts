@@ -41,27 +41,25 @@ export function promptTokens(
 ): PromptTokens {
   const meter = new PromptMeter(chain);
   meter.contextTokens = figures?.contextTokens ?? Number.POSITIVE_INFINITY;
-  const numbers = new Float64Array(TOKEN_FIGURES);
-  writeTokenFigures(numbers, 0, figures);
+  const { bytesPerToken, blockTokens, kappa } = tokenFigures(figures);
   meter.holds(match?.chunks ?? 0, match);
   meter.partTokens = meter.partTokensOf(figures);
-  meter.read(numbers, 0);
+  meter.read(Float64Array.of(bytesPerToken, blockTokens, kappa), 0, 1);
   const [prompt = 0, matched = 0, cached = 0, uncached = 0] = meter.found;
   return { prompt, matched, cached, uncached };
 }
 
-/** Numbers that `writeTokenFigures` writes. */
-export const TOKEN_FIGURES = 3;
-
-/** Bytes per token, tokens per block and κ, with what stands for unknown ones. */
-export function writeTokenFigures(
-  into: Float64Array,
-  at: number,
-  figures: TokenFigures | null,
-): void {
-  into[at] = Math.max(0.01, figures?.bytesPerToken?.mean ?? ASSUMED_BYTES_PER_TOKEN);
-  into[at + 1] = figures?.blockTokens ?? ASSUMED_BLOCK_TOKENS;
-  into[at + 2] = Math.min(KAPPA_MAX, Math.max(0, figures?.kappa ?? 1));
+/** What turns bytes into tokens, with what stands for unknown figures. */
+export function tokenFigures(figures: TokenFigures | null): {
+  readonly bytesPerToken: number;
+  readonly blockTokens: number;
+  readonly kappa: number;
+} {
+  return {
+    bytesPerToken: Math.max(0.01, figures?.bytesPerToken?.mean ?? ASSUMED_BYTES_PER_TOKEN),
+    blockTokens: figures?.blockTokens ?? ASSUMED_BLOCK_TOKENS,
+    kappa: Math.min(KAPPA_MAX, Math.max(0, figures?.kappa ?? 1)),
+  };
 }
 
 /** One prompt, measured for many targets: numbers in, numbers out. */
@@ -112,13 +110,14 @@ export class PromptMeter {
     this.#match = match?.leaf === null ? null : match;
   }
 
-  read(figures: Float64Array, at: number): void {
+  /** By bytes per token, tokens of a block and κ, which lie at `at` and each so many numbers after the one before. */
+  read(figures: Float64Array, at: number, stride: number): void {
     const perToken = this.#bytesPerToken === 0 ? (figures[at] as number) : this.#bytesPerToken;
     const asked = Math.round(this.#promptTokens(perToken));
     const prompt = Math.max(1, Math.min(asked, this.contextTokens));
     const matched = Math.min(prompt - 1, Math.floor(this.#matchedTokens(perToken)));
-    const block = figures[at + 1] as number;
-    const kappa = figures[at + 2] as number;
+    const block = figures[at + stride] as number;
+    const kappa = figures[at + 2 * stride] as number;
     const cached = Math.floor(Math.floor(matched / block) * block * kappa);
     this.found[0] = prompt;
     this.found[1] = matched;

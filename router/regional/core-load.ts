@@ -57,6 +57,11 @@ export function curveOf(target: TargetState, fallback: () => CurveChoice): Curve
   return own === null ? fallback() : { curve: own, learned: true };
 }
 
+/** Of a target that figures alone tell of, which has one (core-roster.ts). */
+export function ownCurve({ report }: TargetState): CostCurve {
+  return report?.prefillCost ?? ASSUMED_CURVE;
+}
+
 export function loadOf(target: TargetState, options: LoadOptions): Load {
   return target.replica.lostMs === null ? reportedLoad(target, options) : lostLoad(target, options);
 }
@@ -92,6 +97,20 @@ export function ownOpenMs(view: View, target: TargetState, curve: CostCurve): nu
   return view.blind && target.openSums.prompt > 0 ? OWN_WORK.ms(curve, target.openSums) : 0;
 }
 
+/** What waits there: what is left of its report, what this router has sent since, and for a slot. */
+export function withOwnMs(
+  view: View,
+  target: TargetState,
+  left: { readonly ms: number; readonly curve: CostCurve },
+): number {
+  const { ms, curve } = left;
+  return Math.max(
+    ms + unackedMs(target, curve),
+    target.report?.slotWaitMs ?? 0,
+    ownOpenMs(view, target, curve),
+  );
+}
+
 export interface LoadOptions extends CurveChoice {
   readonly settings: RegionalSettings;
   readonly view: View;
@@ -105,11 +124,7 @@ function reportedLoad(target: TargetState, options: LoadOptions): Load {
   const reported = reportedWaitMs(target, curve);
   if (reported === null || !learned) return unknownLoad(target, options, reported);
   const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
-  const waitMs = Math.max(
-    shrinks + unackedMs(target, curve),
-    slotWaitMs,
-    ownOpenMs(view, target, curve),
-  );
+  const waitMs = withOwnMs(view, target, { ms: shrinks, curve });
   const max = target.report?.runningMax ?? null;
   const noSlot = max !== null && running !== null && running >= max;
   const overMs = waitMs - view.holdMs;

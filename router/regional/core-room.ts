@@ -6,14 +6,14 @@ import { backlogNowMs } from '../policy/sight.ts';
 import {
   curveOf,
   loadOf,
-  ownOpenMs,
+  ownCurve,
   poolCurve,
-  unackedMs,
   viewOf,
   wakeInMs,
+  withOwnMs,
   type Load,
 } from './core-load.ts';
-import { FIGURE, FIGURES } from './core-roster.ts';
+import { FIGURE, STANDING } from './core-roster.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 
 export type Room = Pick<Load, 'full' | 'roomAtMs'>;
@@ -22,35 +22,36 @@ const NO_ROOM: Room = { full: true, roomAtMs: null };
 const ROOM: Room = { full: false, roomAtMs: null };
 
 /** Fit for users, slow or not. The pool's roster has been brought up to date. */
-export function serves(pool: PoolState, place: number): boolean {
-  const { common, figures, targets } = pool.roster;
-  if (common[place] === 1) return true;
+export function serves({ roster }: PoolState, place: number): boolean {
+  const { standing, figures, targets } = roster;
+  if (((standing[place] as number) & STANDING.common) !== 0) return true;
   const { replica } = targets[place] as TargetState;
-  const ready = figures[place * FIGURES + FIGURE.serves] === 1;
+  const ready = figures[FIGURE.serves * targets.length + place] === 1;
   return ready && replica.state !== 'out' && !replica.down;
 }
 
 /** Of the target at that place of the roster, which has been brought up to date. */
 export function roomNow(state: RegionalState, pool: PoolState, place: number): Room {
-  const { common, figures, targets } = pool.roster;
+  const { figures, targets } = pool.roster;
+  const standing = pool.roster.standing[place] as number;
   const { settings, nowMs } = state;
   const view = viewOf(state, pool);
-  const target = targets[place] as TargetState;
-  const curve = target.report?.prefillCost ?? null;
-  if (common[place] !== 1 || curve === null) {
+  if ((standing & STANDING.common) === 0) {
+    const target = targets[place] as TargetState;
     const chosen = curveOf(target, () => poolCurve(pool));
     return loadOf(target, { ...chosen, settings, view, nowMs });
   }
-  const from = place * FIGURES;
-  const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
-  const running =
-    (figures[from + FIGURE.running] as number) + (figures[from + FIGURE.unackedRequests] as number);
-  // No comparison with what is unknown holds.
-  if (running >= (figures[from + FIGURE.runningMax] as number)) return NO_ROOM;
-  const reported = figures[from + FIGURE.waitingPrefillMs] as number;
-  const shrinks = backlogNowMs(view, reported, nowMs - target.receivedMs);
-  const unacked = target.unackedSums.prompt <= 0 ? 0 : unackedMs(target, curve);
-  const waitMs = Math.max(shrinks + unacked, slotWaitMs, ownOpenMs(view, target, curve));
+  if ((standing & STANDING.noSlot) !== 0) return NO_ROOM;
+  const reported = figures[FIGURE.waitingPrefillMs * targets.length + place] as number;
+  const ageMs = nowMs - (figures[FIGURE.receivedMs * targets.length + place] as number);
+  const shrinks = backlogNowMs(view, reported, ageMs);
+  let waitMs = shrinks;
+  let slotWaitMs = 0;
+  if ((standing & STANDING.more) !== 0) {
+    const target = targets[place] as TargetState;
+    waitMs = withOwnMs(view, target, { ms: shrinks, curve: ownCurve(target) });
+    slotWaitMs = target.report?.slotWaitMs ?? 0;
+  }
   const overMs = waitMs - view.holdMs;
   if (overMs < 0) return ROOM;
   const shrinking = shrinks > overMs && slotWaitMs < view.holdMs;

@@ -1,5 +1,6 @@
 // The targets of a pool in a row, with what their reports say in one block of numbers: a decision
-// looks at every target of its pool, and reads the figures of a thousand without an object each.
+// looks at every target of its pool, and reads the figures of a thousand without an object each. Each figure of all
+// targets lies together: a pass over them reads what it needs and nothing beside it.
 //
 // `sync` brings up to date those that have been touched: whoever changes a target's report, its link,
 // its pauses or what this router has under way there calls `touch`, so that nobody looks at all of them to
@@ -11,50 +12,58 @@ import { prefillMs, type CostCurve } from '../../shared/model/cost-curve.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { BreakerTally } from '../policy/breaker.ts';
 import { contextLimit } from '../policy/filter.ts';
-import { writeTokenFigures } from '../policy/tokens.ts';
+import { tokenFigures } from '../policy/tokens.ts';
 import { TYPICAL_TOKENS } from '../policy/unknown.ts';
 import type { ReplicaState, TargetState } from './core-state.ts';
 
-/** Places of a target's figures in its part of the block; NaN is unknown. */
+/** Figures of a target, each a column of the block; NaN is unknown. */
 export const FIGURE = {
   /** 1: ready, or slow; 0: neither. */
   serves: 0,
   degraded: 1,
-  /** What `PromptMeter` reads, in its order. */
-  tokens: 2,
+  /** What `PromptMeter` reads, one after the other. */
+  bytesPerToken: 2,
+  blockTokens: 3,
+  kappa: 4,
   /** Of the bytes per token. */
   p95: 5,
   waitingPrefillMs: 6,
-  slotWaitMs: 7,
-  running: 8,
-  runningMax: 9,
-  itlMs: 10,
-  kvUsageRatio: 11,
-  preemptionsPerMin: 12,
+  itlMs: 7,
+  kvUsageRatio: 8,
+  preemptionsPerMin: 9,
   /** The cost curve; its first is NaN where the target has none. */
-  baseMs: 13,
-  frontMsPerToken: 14,
-  linearMsPerToken: 15,
-  contextMsPerToken2: 16,
-  stepTokens: 17,
+  baseMs: 10,
+  frontMsPerToken: 11,
+  linearMsPerToken: 12,
+  contextMsPerToken2: 13,
+  stepTokens: 14,
   /** ms of a typical prompt by that curve. */
-  typicalMs: 18,
+  typicalMs: 15,
   /** When the report came. */
-  receivedMs: 19,
-  /** Of what this router has sent and no report includes: prompt tokens still to be prefilled, and requests. */
-  unackedPrompt: 20,
-  unackedRequests: 21,
-  /** Prompt tokens of this router that show no first token yet. */
-  openPrompt: 22,
-  /** It has asked to be left alone until then. */
-  pausedUntilMs: 23,
+  receivedMs: 16,
 } as const;
 
-export const FIGURES = 24;
+export const FIGURES = 17;
+
+/** What holds of a target, a bit each. */
+export const STANDING = {
+  /**
+   * Figures alone say how it stands: its reports come and say what waits and what it costs, and it is fit for users. Of
+   * others no other bit is set.
+   */
+  common: 1,
+  /** As many are inside as may be; and nobody knows when one will leave. */
+  noSlot: 2,
+  closed: 4,
+  /** More waits there than its report's prefill: this router's own work, or for a slot. */
+  more: 8,
+  /** It has asked to be left alone, now or before. */
+  paused: 16,
+} as const;
+/** In `standing`, until the next `sync`. */
+const TOUCHED = 32;
 /** Models whose limits are kept. */
 const MODELS_MAX = 8;
-/** In `common`, until the next `sync`. */
-const TOUCHED = 2;
 
 export class Roster {
   /** Of all targets of the pool. */
@@ -66,7 +75,7 @@ export class Roster {
   #degraded = 0;
   #figures = new Float64Array(0);
   #slots = new Int32Array(0);
-  #common = new Uint8Array(0);
+  #standing = new Uint8Array(0);
   /** Places that were touched since the last `sync`, each once. */
   readonly #touched: number[] = [];
   #stale = true;
@@ -80,11 +89,11 @@ export class Roster {
     this.#stale = true;
   }
 
-  /** Something of the target has changed that figures or `common` tell. */
+  /** Something of the target has changed that figures or `standing` tell. */
   touch(target: TargetState): void {
     const { place } = target;
-    if (this.#stale || this.#targets[place] !== target || this.#common[place] === TOUCHED) return;
-    this.#common[place] = TOUCHED;
+    if (this.#stale || this.#targets[place] !== target || this.#standing[place] === TOUCHED) return;
+    this.#standing[place] = TOUCHED;
     this.#touched.push(place);
   }
 
@@ -98,7 +107,7 @@ export class Roster {
     return this.#targets;
   }
 
-  /** Of target k from `k · FIGURES` on; as of the last `sync`. */
+  /** Figure f of the target at place k is at `f · targets + k`; as of the last `sync`. */
   get figures(): Float64Array {
     return this.#figures;
   }
@@ -108,12 +117,9 @@ export class Roster {
     return this.#slots;
   }
 
-  /**
-   * 1 where figures alone say how a target stands, as of the last `sync`: its reports come and say what waits and what it
-   * costs, and it is fit for users.
-   */
-  get common(): Uint8Array {
-    return this.#common;
+  /** Of each target the bits of `STANDING`, as of the last `sync`. */
+  get standing(): Uint8Array {
+    return this.#standing;
   }
 
   /** Targets whose phase is `degraded`, as of the last `sync`. */
@@ -151,10 +157,14 @@ export class Roster {
   medianCurve(): CostCurve | null {
     this.sync();
     const { targets } = this;
+    const typical = this.#figures.subarray(
+      FIGURE.typicalMs * targets.length,
+      (FIGURE.typicalMs + 1) * targets.length,
+    );
     const known = new Float64Array(targets.length);
     let count = 0;
     for (let k = 0; k < targets.length; k += 1) {
-      const ms = this.#figures[k * FIGURES + FIGURE.typicalMs] as number;
+      const ms = typical[k] as number;
       if (!Number.isNaN(ms)) known[count++] = ms;
     }
     if (count === 0) return null;
@@ -164,7 +174,7 @@ export class Roster {
     for (let k = 0; k < count; k += 1) if ((known[k] as number) < median) before += 1;
     let equals = place - before;
     for (let k = 0; k < targets.length; k += 1) {
-      if (this.#figures[k * FIGURES + FIGURE.typicalMs] !== median) continue;
+      if (typical[k] !== median) continue;
       if (equals === 0) return targets[k]?.report?.prefillCost ?? null;
       equals -= 1;
     }
@@ -174,15 +184,16 @@ export class Roster {
   #refresh(k: number): void {
     const target = this.#targets[k] as TargetState;
     const { report } = target;
-    const at = k * FIGURES;
-    this.#common[k] = isCommon(target) ? 1 : 0;
-    writeOwnFigures(this.#figures, at, target);
+    const into = { figures: this.#figures, count: this.#targets.length, place: k };
+    const degraded = FIGURE.degraded * this.#targets.length + k;
+    this.#standing[k] = standingOf(target);
+    write(into, FIGURE.receivedMs, target.receivedMs);
     if (report === this.#reports[k]) return;
     this.#reports[k] = report;
-    if (this.#figures[at + FIGURE.degraded] === 1) this.#degraded -= 1;
-    if (report === null) this.#figures.fill(Number.NaN, at, at + FIGURE.receivedMs);
-    else writeFigures(this.#figures, at, report);
-    if (this.#figures[at + FIGURE.degraded] === 1) this.#degraded += 1;
+    if (this.#figures[degraded] === 1) this.#degraded -= 1;
+    if (report === null) forgetFigures(into);
+    else writeFigures(into, report);
+    if (this.#figures[degraded] === 1) this.#degraded += 1;
     for (const [model, limits] of this.#limits) limits[k] = limitOf(report, model);
   }
 
@@ -196,7 +207,7 @@ export class Roster {
     this.#reports = Array.from({ length: count }, () => undefined);
     this.#figures = new Float64Array(count * FIGURES);
     this.#slots = Int32Array.from(this.#targets, ({ slot }) => slot);
-    this.#common = new Uint8Array(count).fill(TOUCHED);
+    this.#standing = new Uint8Array(count).fill(TOUCHED);
     this.#touched.length = 0;
     for (let k = 0; k < count; k += 1) {
       (this.#targets[k] as TargetState).place = k;
@@ -207,22 +218,41 @@ export class Roster {
   }
 }
 
-function isCommon(target: TargetState): boolean {
-  const { report, replica } = target;
-  if (replica.state === 'out' || replica.down || replica.lostMs !== null) return false;
-  if (report === null || report.prefillCost === null || report.waitingPrefillMs === null)
-    return false;
-  return report.phase === 'ready';
+function standingOf(target: TargetState): number {
+  const { report, replica, unackedSums, openSums, pausedUntilMs } = target;
+  if (replica.state === 'out' || replica.down || replica.lostMs !== null) return 0;
+  if (report === null || report.prefillCost === null || report.waitingPrefillMs === null) return 0;
+  if (report.phase !== 'ready') return 0;
+  const slotWaitMs = report.slotWaitMs ?? 0;
+  let bits: number = STANDING.common;
+  if (isFilled(target, report)) bits |= STANDING.noSlot | (slotWaitMs <= 0 ? STANDING.closed : 0);
+  if (slotWaitMs > 0 || unackedSums.prompt > 0 || openSums.prompt > 0) bits |= STANDING.more;
+  if (pausedUntilMs > 0) bits |= STANDING.paused;
+  return bits;
 }
 
-function writeOwnFigures(into: Float64Array, at: number, target: TargetState): void {
-  let requests = 0;
-  for (const { facts } of target.unacked) requests += facts.requests ?? 1;
-  into[at + FIGURE.receivedMs] = target.receivedMs;
-  into[at + FIGURE.unackedPrompt] = target.unackedSums.prompt;
-  into[at + FIGURE.unackedRequests] = requests;
-  into[at + FIGURE.openPrompt] = target.openSums.prompt;
-  into[at + FIGURE.pausedUntilMs] = target.pausedUntilMs;
+function isFilled({ unacked }: TargetState, { running, runningMax }: ReplicaReport): boolean {
+  if (running === null || runningMax === null) return false;
+  let inside = running;
+  for (const { facts } of unacked) inside += facts.requests ?? 1;
+  return inside >= runningMax;
+}
+
+/** Where a target's figures are written. */
+interface Into {
+  readonly figures: Float64Array;
+  /** Of targets. */
+  readonly count: number;
+  readonly place: number;
+}
+
+function write(into: Into, figure: number, value: number): void {
+  into.figures[figure * into.count + into.place] = value;
+}
+
+/** What reports tell is unknown. */
+function forgetFigures(into: Into): void {
+  for (let figure = 0; figure < FIGURE.receivedMs; figure += 1) write(into, figure, Number.NaN);
 }
 
 function limitOf(report: ReplicaReport | null | undefined, model: string): number {
@@ -231,28 +261,28 @@ function limitOf(report: ReplicaReport | null | undefined, model: string): numbe
   return limit === undefined ? -1 : (limit ?? Number.POSITIVE_INFINITY);
 }
 
-export function writeCurve(into: Float64Array, at: number, curve: CostCurve | null): void {
-  into[at + FIGURE.baseMs] = curve?.baseMs ?? Number.NaN;
-  into[at + FIGURE.frontMsPerToken] = curve?.frontMsPerToken ?? 0;
-  into[at + FIGURE.linearMsPerToken] = curve?.linearMsPerToken ?? 0;
-  into[at + FIGURE.contextMsPerToken2] = curve?.contextMsPerToken2 ?? 0;
-  into[at + FIGURE.stepTokens] = curve?.stepTokens ?? 1;
+export function writeCurve(into: Into, curve: CostCurve | null): void {
+  write(into, FIGURE.baseMs, curve?.baseMs ?? Number.NaN);
+  write(into, FIGURE.frontMsPerToken, curve?.frontMsPerToken ?? 0);
+  write(into, FIGURE.linearMsPerToken, curve?.linearMsPerToken ?? 0);
+  write(into, FIGURE.contextMsPerToken2, curve?.contextMsPerToken2 ?? 0);
+  write(into, FIGURE.stepTokens, curve?.stepTokens ?? 1);
 }
 
-function writeFigures(into: Float64Array, at: number, report: ReplicaReport): void {
+function writeFigures(into: Into, report: ReplicaReport): void {
   const { prefillCost: curve } = report;
   const slow = report.phase === 'degraded' && report.degradedFor === 'slow';
-  into[at + FIGURE.serves] = report.phase === 'ready' || slow ? 1 : 0;
-  into[at + FIGURE.degraded] = report.phase === 'degraded' ? 1 : 0;
-  into[at + FIGURE.p95] = report.bytesPerToken?.p95 ?? Number.NaN;
-  writeTokenFigures(into, at + FIGURE.tokens, report);
-  into[at + FIGURE.waitingPrefillMs] = report.waitingPrefillMs ?? Number.NaN;
-  into[at + FIGURE.slotWaitMs] = report.slotWaitMs ?? 0;
-  into[at + FIGURE.running] = report.running ?? Number.NaN;
-  into[at + FIGURE.runningMax] = report.runningMax ?? Number.NaN;
-  into[at + FIGURE.itlMs] = report.itlMs ?? Number.NaN;
-  into[at + FIGURE.kvUsageRatio] = report.kvUsageRatio ?? Number.NaN;
-  into[at + FIGURE.preemptionsPerMin] = report.preemptionsPerMin ?? 0;
-  writeCurve(into, at, curve);
-  into[at + FIGURE.typicalMs] = curve === null ? Number.NaN : prefillMs(curve, TYPICAL_TOKENS, 0);
+  const tokens = tokenFigures(report);
+  write(into, FIGURE.serves, report.phase === 'ready' || slow ? 1 : 0);
+  write(into, FIGURE.degraded, report.phase === 'degraded' ? 1 : 0);
+  write(into, FIGURE.bytesPerToken, tokens.bytesPerToken);
+  write(into, FIGURE.blockTokens, tokens.blockTokens);
+  write(into, FIGURE.kappa, tokens.kappa);
+  write(into, FIGURE.p95, report.bytesPerToken?.p95 ?? Number.NaN);
+  write(into, FIGURE.waitingPrefillMs, report.waitingPrefillMs ?? Number.NaN);
+  write(into, FIGURE.itlMs, report.itlMs ?? Number.NaN);
+  write(into, FIGURE.kvUsageRatio, report.kvUsageRatio ?? Number.NaN);
+  write(into, FIGURE.preemptionsPerMin, report.preemptionsPerMin ?? 0);
+  writeCurve(into, curve);
+  write(into, FIGURE.typicalMs, curve === null ? Number.NaN : prefillMs(curve, TYPICAL_TOKENS, 0));
 }

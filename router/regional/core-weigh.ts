@@ -19,17 +19,16 @@ import { leastPromptTokens, PromptMeter } from '../policy/tokens.ts';
 import {
   curveOf,
   loadOf,
-  ownOpenMs,
+  ownCurve,
   meanPromptMs,
   poolCurve,
-  unackedMs,
   type CurveChoice,
   viewOf,
+  withOwnMs,
 } from './core-load.ts';
-import { ASSUMED_CURVE } from '../policy/unknown.ts';
-import { FIGURE, FIGURES, writeCurve } from './core-roster.ts';
+import { FIGURE, FIGURES, STANDING, writeCurve, type Roster } from './core-roster.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
-import { COLUMN, COLUMNS, type Weighing } from './core-weighing.ts';
+import { COLUMN, COLUMNS, COLUMNS_SUMMED, type Weighing } from './core-weighing.ts';
 
 /** Elements of a list prompt that are looked up in the index; the rest count as uncached. */
 const PROMPTS_MATCHED = 64;
@@ -99,21 +98,24 @@ function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut
   weighCosts(state, request);
 }
 
+/** Of a target that has asked to be left alone, the plain way tells until when. */
+const NOT_PAUSED = STANDING.common | STANDING.paused;
+
 function filterPool(state: RegionalState, request: RequestState, slow: SlowOut): void {
   const { weighing, nowMs } = state;
   const { roster } = request.pool;
-  const { targets, figures, common } = roster;
+  const { targets, figures, standing } = roster;
   const limits = roster.limits(request.engineModel);
   const broken = roster.breakers.tripped === 0 ? NOBODY : brokenIn(targets, slow, nowMs);
   const least = new LeastTokens(request);
   const isPicky = request.tried.size > 0 || request.revisions !== null;
   const plain = !isPicky && broken.size === 0 && slow.size === 0;
+  const p95 = FIGURE.p95 * limits.length;
   for (let place = 0; place < limits.length; place += 1) {
     if (
       plain &&
-      common[place] === 1 &&
-      (figures[place * FIGURES + FIGURE.pausedUntilMs] as number) <= nowMs &&
-      least.fits(figures[place * FIGURES + FIGURE.p95] as number, limits[place] as number)
+      ((standing[place] as number) & NOT_PAUSED) === STANDING.common &&
+      least.fits(figures[p95 + place] as number, limits[place] as number)
     ) {
       weighing.add(place);
       continue;
@@ -186,6 +188,9 @@ function leastTokens({ request }: RequestState, report: ReplicaReport | null): n
   return longest;
 }
 
+/** Of a limit: what is below so much of it is below it however numbers are rounded. */
+const NEARLY = 0.999;
+
 /** The same for many targets: the longest text and the longest list of token ids are the same for all. */
 class LeastTokens {
   #bytes = 0;
@@ -201,7 +206,9 @@ class LeastTokens {
 
   /** False also where the model is not served, whose limit is -1. */
   fits(bytesPerTokenP95: number, limit: number): boolean {
-    return limit >= 0 && this.#tokens <= limit && !(this.#bytes / bytesPerTokenP95 > limit);
+    if (limit < 0 || this.#tokens > limit) return false;
+    if (this.#bytes < NEARLY * limit * bytesPerTokenP95) return true;
+    return !(this.#bytes / bytesPerTokenP95 > limit);
   }
 }
 
@@ -217,7 +224,7 @@ function measurePrompt(state: RegionalState, request: RequestState, p: number): 
   const chain = prompts[p];
   if (chain === undefined) return;
   const { columns, places, count } = weighing;
-  const { figures, slots } = request.pool.roster;
+  const { targets, figures, slots } = request.pool.roster;
   const meter = new PromptMeter(chain);
   const limits = request.pool.roster.limits(request.engineModel);
   const write = prompts.length === 1 ? setPrompt : addPrompt;
@@ -233,7 +240,7 @@ function measurePrompt(state: RegionalState, request: RequestState, p: number): 
     meter.holds(chunks, depths === null ? null : index.leafAt(slot, chain, chunks));
     if (meter.hasParts) meter.partTokens = meter.partTokensOf(weighing.target(k).report);
     meter.contextTokens = limits[place] as number;
-    meter.read(figures, place * FIGURES + FIGURE.tokens);
+    meter.read(figures, FIGURE.bytesPerToken * targets.length + place, targets.length);
     write(columns, k, meter.found);
   }
 }
@@ -249,102 +256,122 @@ function measureText(
 ): void {
   const { chain, depths, meter } = prompt;
   const { columns, places, count } = weighing;
-  const { figures, slots } = request.pool.roster;
+  const { targets, figures, slots } = request.pool.roster;
   const limits = request.pool.roster.limits(request.engineModel);
-  const [, , , uncacheds, prompts, contexts, promptTokens, matchedTokens, cachedTokens] =
-    columns as NineColumns;
+  const [, , , promptTokens, matchedTokens, cachedTokens, contexts] = columns as SevenColumns;
   const { bytes } = chain;
-  let asked = -1;
+  const { length } = targets;
+  const bytesPerToken = FIGURE.bytesPerToken * length;
+  const blockTokens = FIGURE.blockTokens * length;
+  const kappa = FIGURE.kappa * length;
+  let last = -1;
   let ends = false;
   for (let k = 0; k < count; k += 1) {
     const place = places[k] as number;
     const slot = slots[place] as number;
-    const from = place * FIGURES + FIGURE.tokens;
     const chunks = depths[slot] as number;
-    if (chunks !== asked) {
-      asked = chunks;
+    if (chunks !== last) {
+      last = chunks;
       ends = index.hasLeaf(chain, chunks);
     }
     const match = ends ? index.leafAt(slot, chain, chunks) : null;
     if (match !== null) {
       meter.holds(chunks, match);
       meter.contextTokens = limits[place] as number;
-      meter.read(figures, from);
+      meter.read(figures, bytesPerToken + place, length);
       setPrompt(columns, k, meter.found);
       continue;
     }
-    const perToken = figures[from] as number;
-    const block = figures[from + 1] as number;
-    const tokens = Math.max(1, Math.min(Math.round(bytes / perToken), limits[place] as number));
+    const perToken = figures[bytesPerToken + place] as number;
+    const block = figures[blockTokens + place] as number;
+    const asked = Math.floor(bytes / perToken + 0.5);
+    const tokens = Math.max(1, Math.min(asked, limits[place] as number));
     const matched = Math.min(tokens - 1, Math.floor((chunks * CHUNK_BYTES) / perToken));
-    const kept = Math.floor(Math.floor(matched / block) * block * (figures[from + 2] as number));
+    const share = figures[kappa + place] as number;
+    const kept = Math.floor(Math.floor(matched / block) * block * share);
     const cached = Math.min(kept, tokens - 1);
     const uncached = tokens - cached;
-    uncacheds[k] = uncached;
-    prompts[k] = cached + uncached;
-    contexts[k] = uncached * (cached + uncached / 2);
     promptTokens[k] = tokens;
     matchedTokens[k] = matched;
     cachedTokens[k] = cached;
+    contexts[k] = uncached * (cached + uncached / 2);
   }
 }
 
 function setPrompt(columns: Weighing['columns'], k: number, found: Float64Array): void {
   const prompt = found[0] as number;
-  const uncached = found[3] as number;
-  const cached = prompt - uncached;
-  (columns[COLUMN.uncached] as Float64Array)[k] = uncached;
-  (columns[COLUMN.prompt] as Float64Array)[k] = cached + uncached;
-  (columns[COLUMN.context] as Float64Array)[k] = uncached * (cached + uncached / 2);
+  const cached = found[2] as number;
+  const uncached = prompt - cached;
   (columns[COLUMN.promptTokens] as Float64Array)[k] = prompt;
   (columns[COLUMN.matchedTokens] as Float64Array)[k] = found[1] as number;
-  (columns[COLUMN.cachedTokens] as Float64Array)[k] = found[2] as number;
+  (columns[COLUMN.cachedTokens] as Float64Array)[k] = cached;
+  (columns[COLUMN.context] as Float64Array)[k] = uncached * (cached + uncached / 2);
 }
 
 type Column = Float64Array;
 /** By `COLUMN`. */
-type NineColumns = [Column, Column, Column, Column, Column, Column, Column, Column, Column];
+type SevenColumns = [Column, Column, Column, Column, Column, Column, Column];
 
 const ONE: Weighing['columns'] = Array.from({ length: COLUMNS }, () => new Float64Array(1));
 
 function addPrompt(columns: Weighing['columns'], k: number, found: Float64Array): void {
   setPrompt(ONE, 0, found);
-  for (let c = COLUMN.uncached; c < COLUMNS; c += 1) {
+  for (let c = COLUMNS_SUMMED; c < COLUMNS; c += 1) {
     const column = columns[c] as Float64Array;
     column[k] = (column[k] as number) + (ONE[c]?.[0] as number);
   }
 }
 
-/** A curve in the place of a target's figures. */
-function poolPart(curve: CostCurve): Float64Array {
-  const part = new Float64Array(FIGURES);
-  writeCurve(part, 0, curve);
-  return part;
+/** Figures of curves: of a roster's targets, or of one for all of a pool. */
+interface Curves {
+  readonly figures: Float64Array;
+  /** Of targets. */
+  readonly count: number;
+}
+
+/** A curve as that of the only target. */
+function curvesOf(curve: CostCurve): Curves {
+  const only = { figures: new Float64Array(FIGURES), count: 1, place: 0 };
+  writeCurve(only, curve);
+  return only;
 }
 
 /** What a candidate's prefill is reckoned from. */
 class Sums {
   readonly #prompt: Float64Array;
-  readonly #uncached: Float64Array;
+  readonly #cached: Float64Array;
   readonly #context: Float64Array;
+  readonly #figures: Float64Array;
+  readonly #base: number;
+  readonly #front: number;
+  readonly #linear: number;
+  readonly #perContext: number;
+  readonly #step: number;
 
-  constructor({ columns }: Weighing) {
-    this.#prompt = columns[COLUMN.prompt] as Float64Array;
-    this.#uncached = columns[COLUMN.uncached] as Float64Array;
+  constructor({ columns }: Weighing, { figures, count }: Curves) {
+    this.#prompt = columns[COLUMN.promptTokens] as Float64Array;
+    this.#cached = columns[COLUMN.cachedTokens] as Float64Array;
     this.#context = columns[COLUMN.context] as Float64Array;
+    this.#figures = figures;
+    this.#base = FIGURE.baseMs * count;
+    this.#front = FIGURE.frontMsPerToken * count;
+    this.#linear = FIGURE.linearMsPerToken * count;
+    this.#perContext = FIGURE.contextMsPerToken2 * count;
+    this.#step = FIGURE.stepTokens * count;
   }
 
-  /** ms of candidate k's prefill by the curve in the figures from `from` on: `sumsMs`, number by number. */
-  ms(k: number, figures: Float64Array, from: number): number {
+  /** ms of candidate k's prefill by the curve of the target at that place: `sumsMs`, number by number. */
+  ms(k: number, place: number): number {
+    const figures = this.#figures;
     const prompt = this.#prompt[k] as number;
-    const uncached = this.#uncached[k] as number;
+    const uncached = prompt - (this.#cached[k] as number);
     if (prompt <= 0) return 0;
-    const steps = Math.max(1, Math.ceil(uncached / (figures[from + FIGURE.stepTokens] as number)));
+    const steps = Math.max(1, Math.ceil(uncached / (figures[this.#step + place] as number)));
     return (
-      (figures[from + FIGURE.baseMs] as number) * steps +
-      (figures[from + FIGURE.frontMsPerToken] as number) * prompt +
-      (figures[from + FIGURE.linearMsPerToken] as number) * uncached +
-      (figures[from + FIGURE.contextMsPerToken2] as number) * (this.#context[k] as number)
+      (figures[this.#base + place] as number) * steps +
+      (figures[this.#front + place] as number) * prompt +
+      (figures[this.#linear + place] as number) * uncached +
+      (figures[this.#perContext + place] as number) * (this.#context[k] as number)
     );
   }
 }
@@ -356,43 +383,30 @@ function weighLoads(state: RegionalState, request: RequestState): void {
   const { columns, places, count } = weighing;
   const waits = columns[COLUMN.waitMs] as Float64Array;
   const prefills = columns[COLUMN.prefillMs] as Float64Array;
-  const sums = new Sums(weighing);
-  const { figures, common } = request.pool.roster;
+  const { figures, standing, targets } = request.pool.roster;
+  const sums = new Sums(weighing, { figures, count: targets.length });
+  const waiting = FIGURE.waitingPrefillMs * targets.length;
+  const received = FIGURE.receivedMs * targets.length;
   const { holdMs } = view;
   const fallback = lazily(() => poolCurve(request.pool));
   for (let k = 0; k < count; k += 1) {
     const place = places[k] as number;
-    if (common[place] !== 1) {
+    const bits = standing[place] as number;
+    if ((bits & STANDING.common) === 0) {
       weighPlainly(state, k, fallback);
       continue;
     }
-    const from = place * FIGURES;
-    const reported = figures[from + FIGURE.waitingPrefillMs] as number;
-    const slotWaitMs = figures[from + FIGURE.slotWaitMs] as number;
-    const ageMs = nowMs - (figures[from + FIGURE.receivedMs] as number);
-    let waitMs = backlogNowMs(view, reported, ageMs);
-    if ((figures[from + FIGURE.unackedPrompt] as number) > 0) {
-      waitMs += unackedMs(weighing.target(k), ownCurve(weighing.target(k)));
-    }
-    waitMs = Math.max(waitMs, slotWaitMs);
-    if (view.blind && (figures[from + FIGURE.openPrompt] as number) > 0) {
+    const ageMs = nowMs - (figures[received + place] as number);
+    let waitMs = backlogNowMs(view, figures[waiting + place] as number, ageMs);
+    if ((bits & STANDING.more) !== 0) {
       const target = weighing.target(k);
-      waitMs = Math.max(waitMs, ownOpenMs(view, target, ownCurve(target)));
+      waitMs = withOwnMs(view, target, { ms: waitMs, curve: ownCurve(target) });
     }
-    const running =
-      (figures[from + FIGURE.running] as number) +
-      (figures[from + FIGURE.unackedRequests] as number);
-    // No comparison with what is unknown holds.
-    const noSlot = running >= (figures[from + FIGURE.runningMax] as number);
-    weighing.setLearnedLoad(k, noSlot || waitMs - holdMs >= 0, noSlot && slotWaitMs <= 0);
+    const noSlot = (bits & STANDING.noSlot) !== 0;
+    weighing.setLearnedLoad(k, noSlot || waitMs >= holdMs, (bits & STANDING.closed) !== 0);
     waits[k] = waitMs;
-    prefills[k] = sums.ms(k, figures, from);
+    prefills[k] = sums.ms(k, place);
   }
-}
-
-/** Of one of the common targets, which have one. */
-function ownCurve({ report }: TargetState): CostCurve {
-  return report?.prefillCost ?? ASSUMED_CURVE;
 }
 
 /** Reports do not come, or say too little: the functions that say what then holds. */
@@ -403,11 +417,9 @@ function weighPlainly(state: RegionalState, k: number, fallback: () => CurveChoi
   const { curve, learned } = curveOf(target, fallback);
   const view = viewOf(state, target.replica.pool);
   const load = loadOf(target, { curve, learned, settings, view, nowMs });
-  const sums = {
-    uncached: weighing.value(k, COLUMN.uncached),
-    prompt: weighing.value(k, COLUMN.prompt),
-    context: weighing.value(k, COLUMN.context),
-  };
+  const prompt = weighing.value(k, COLUMN.promptTokens);
+  const uncached = prompt - weighing.value(k, COLUMN.cachedTokens);
+  const sums = { uncached, prompt, context: weighing.value(k, COLUMN.context) };
   (columns[COLUMN.waitMs] as Float64Array)[k] = load.waitMs;
   (columns[COLUMN.prefillMs] as Float64Array)[k] = sumsMs(curve, sums);
   weighing.setLoad(k, { full: load.full, closed: load.closed, learned });
@@ -416,13 +428,16 @@ function weighPlainly(state: RegionalState, k: number, fallback: () => CurveChoi
 function weighCosts(state: RegionalState, request: RequestState): void {
   const { weighing, settings } = state;
   const { pool } = request;
-  const { figures } = pool.roster;
+  const { roster } = pool;
+  const { figures, targets } = roster;
   const { columns, places, count } = weighing;
   const waits = columns[COLUMN.waitMs] as Float64Array;
   const prefills = columns[COLUMN.prefillMs] as Float64Array;
   const costs = columns[COLUMN.costMs] as Float64Array;
-  const sums = new Sums(weighing);
-  const common = new CommonFigures(weighing, figures);
+  const common = new CommonFigures(weighing, roster);
+  const itl = FIGURE.itlMs * targets.length;
+  const kvUsageRatio = FIGURE.kvUsageRatio * targets.length;
+  const preemptions = FIGURE.preemptionsPerMin * targets.length;
   const fallback = lazily(() => poolCurve(pool));
   const outputTokens = Math.min(
     request.request.maxTokens ?? Number.POSITIVE_INFINITY,
@@ -441,22 +456,22 @@ function weighCosts(state: RegionalState, request: RequestState): void {
     delayMs: 0,
   };
   const crowding = pool.sight.crowding(settings) - 1;
-  const delayed = crowding > 0 ? poolPart(fallback().curve) : null;
+  const delayed = crowding > 0 ? new Sums(weighing, curvesOf(fallback().curve)) : null;
   for (let k = 0; k < count; k += 1) {
-    const from = (places[k] as number) * FIGURES;
-    const itlMs = figures[from + FIGURE.itlMs] as number;
-    const kvUsage = figures[from + FIGURE.kvUsageRatio] as number;
+    const place = places[k] as number;
+    const itlMs = figures[itl + place] as number;
+    const kvUsage = figures[kvUsageRatio + place] as number;
     input.waitMs = waits[k] as number;
     input.prefillMs = prefills[k] as number;
     input.itlMs = Number.isNaN(itlMs) ? common.itlMs : itlMs;
     input.kvUsageRatio = Number.isNaN(kvUsage) ? common.kvUsageRatio : kvUsage;
-    input.preemptionsPerMin = figures[from + FIGURE.preemptionsPerMin] as number;
+    input.preemptionsPerMin = figures[preemptions + place] as number;
     input.meanPromptMs = 0;
     if (input.preemptionsPerMin > 0) {
       const { curve } = curveOf(weighing.target(k), fallback);
       input.meanPromptMs = meanPromptMs(curve, pool);
     }
-    if (delayed !== null) input.delayMs = crowding * sums.ms(k, delayed, 0);
+    if (delayed !== null) input.delayMs = crowding * delayed.ms(k, 0);
     costs[k] = costMs(input, settings);
   }
 }
@@ -465,35 +480,40 @@ function weighCosts(state: RegionalState, request: RequestState): void {
 class CommonFigures {
   readonly itlMinMs: number | null;
   readonly #weighing: Weighing;
-  readonly #figures: Float64Array;
+  readonly #roster: Roster;
   #itlMs: number | null | undefined;
   #kvUsageRatio: number | null | undefined;
 
-  constructor(weighing: Weighing, figures: Float64Array) {
+  constructor(weighing: Weighing, roster: Roster) {
     this.#weighing = weighing;
-    this.#figures = figures;
+    this.#roster = roster;
+    const { figures, targets } = roster;
+    const itl = FIGURE.itlMs * targets.length;
     let least = Number.POSITIVE_INFINITY;
     for (let k = 0; k < weighing.count; k += 1) {
-      const itlMs = figures[(weighing.places[k] as number) * FIGURES + FIGURE.itlMs] as number;
+      const itlMs = figures[itl + (weighing.places[k] as number)] as number;
       if (itlMs < least) least = itlMs;
     }
     this.itlMinMs = least === Number.POSITIVE_INFINITY ? null : least;
   }
 
   get itlMs(): number | null {
-    return (this.#itlMs ??= this.#median(FIGURE.itlMs));
+    if (this.#itlMs === undefined) this.#itlMs = this.#median(FIGURE.itlMs);
+    return this.#itlMs;
   }
 
   get kvUsageRatio(): number | null {
-    return (this.#kvUsageRatio ??= this.#median(FIGURE.kvUsageRatio));
+    if (this.#kvUsageRatio === undefined) this.#kvUsageRatio = this.#median(FIGURE.kvUsageRatio);
+    return this.#kvUsageRatio;
   }
 
   #median(figure: number): number | null {
     const { count, places } = this.#weighing;
+    const { figures, targets } = this.#roster;
     const known = new Float64Array(count);
     let size = 0;
     for (let k = 0; k < count; k += 1) {
-      const value = this.#figures[(places[k] as number) * FIGURES + figure] as number;
+      const value = figures[figure * targets.length + (places[k] as number)] as number;
       if (!Number.isNaN(value)) known[size++] = value;
     }
     return size === 0 ? null : kthSmallest(known, size, (size - 1) >> 1);

@@ -31,15 +31,15 @@ export const COLUMN = {
   waitMs: 0,
   prefillMs: 1,
   costMs: 2,
-  /** Of the prompt's sums. */
-  uncached: 3,
-  prompt: 4,
-  context: 5,
-  promptTokens: 6,
-  matchedTokens: 7,
-  cachedTokens: 8,
+  promptTokens: 3,
+  matchedTokens: 4,
+  cachedTokens: 5,
+  /** Of the prompt's sums (shared/model/cost-curve.ts); the others follow from its tokens. */
+  context: 6,
 } as const;
-export const COLUMNS = 9;
+export const COLUMNS = 7;
+/** The first of those that add up over several prompts. */
+export const COLUMNS_SUMMED = COLUMN.promptTokens;
 
 /** Candidates that are put in order at a time: mostly all that are asked for. */
 const RANKED_AT_ONCE = 16;
@@ -163,15 +163,13 @@ export class Weighing {
 
   /** The least prefill of any candidate and its uncached tokens; null without candidates. */
   leastPrefill(): { tokens: number; prefillMs: number } | null {
-    if (this.count === 0) return null;
+    if (this.#count === 0) return null;
+    const prefills = this.columns[COLUMN.prefillMs] as Float64Array;
     let best = 0;
-    for (let k = 1; k < this.count; k += 1) {
-      if (this.value(k, COLUMN.prefillMs) < this.value(best, COLUMN.prefillMs)) best = k;
+    for (let k = 1; k < this.#count; k += 1) {
+      if ((prefills[k] as number) < (prefills[best] as number)) best = k;
     }
-    return {
-      tokens: this.value(best, COLUMN.uncached),
-      prefillMs: this.value(best, COLUMN.prefillMs),
-    };
+    return { tokens: this.#uncached(best), prefillMs: prefills[best] as number };
   }
 
   /** What waits at all candidates together, ms. */
@@ -179,6 +177,10 @@ export class Weighing {
     let sum = 0;
     for (let k = 0; k < this.count; k += 1) sum += this.value(k, COLUMN.waitMs);
     return sum;
+  }
+
+  #uncached(k: number): number {
+    return this.value(k, COLUMN.promptTokens) - this.value(k, COLUMN.cachedTokens);
   }
 
   #make(k: number): Scored {
@@ -192,8 +194,8 @@ export class Weighing {
         closed: (flags & CLOSED) !== 0,
       },
       sums: {
-        uncached: this.value(k, COLUMN.uncached),
-        prompt: this.value(k, COLUMN.prompt),
+        uncached: this.#uncached(k),
+        prompt: this.value(k, COLUMN.promptTokens),
         context: this.value(k, COLUMN.context),
       },
       promptTokens: this.value(k, COLUMN.promptTokens),

@@ -119,6 +119,18 @@ export class HolderSets {
     if (word >= SET) this.#free.push(startOf(word, this.#stride));
   }
 
+  /** Whether all of a bit set of the caller's, a bit a member, are members; of a bit set's word, false of others. */
+  covers(word: number, asked: Uint32Array): boolean {
+    if (word < SET || asked.length >= this.#stride) return false;
+    const data = this.#data;
+    const from = startOf(word, this.#stride) + 1;
+    let others = 0;
+    for (let k = 0; k < asked.length; k += 1) {
+      others |= (asked[k] as number) & ~(data[from + k] as number);
+    }
+    return others === 0;
+  }
+
   /** Adds the members to a bit set of the caller's, a bit a member. */
   unite(word: number, into: Uint32Array): void {
     if (word < SET) {
