@@ -86,6 +86,7 @@ function watchPrototypes(tally: Tally): Undo[] {
     counting(PrefixTable.prototype, 'findNth', 'indexReads'),
     counting(PrefixTable.prototype, 'find', 'indexReads'),
     counting(HolderSets.prototype, 'has', 'indexReads'),
+    counting(HolderSets.prototype, 'covers', 'indexReads'),
     counting(HolderSets.prototype, 'unite', 'indexReads'),
     counting(LeafTable.prototype, 'first', 'leafReads'),
     counting(LeafTable.prototype, 'at', 'leafReads'),

@@ -105,7 +105,7 @@ export class PrefixWalk {
 
   #keepBits(held: number, hoped: number, depth: number): boolean {
     // All of a pool hold the next chunk of its system prompt too.
-    if (this.#sets.covers(held, this.#left)) return true;
+    if (depth > 0 && this.#sets.covers(held, this.#left)) return true;
     const left = this.#left;
     const mine = this.#mine.fill(0);
     this.#sets.unite(held, mine);

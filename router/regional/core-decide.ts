@@ -15,7 +15,8 @@ import { clampPriority, keyOf } from '../policy/queue.ts';
 import { othersQueue, Shares, type Asker } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
-import { isReady, NOBODY, targetsOf, weigh } from './core-weigh.ts';
+import { isReady, NOBODY, targetsOf } from './core-ready.ts';
+import { weigh } from './core-weigh.ts';
 import { type Scored, type Weighing } from './core-weighing.ts';
 
 /** Candidates that a decision shows; the best ones, those that it draws from among them. */

@@ -22,7 +22,7 @@ import { isUnfound } from '../policy/working-set.ts';
 import { medianKnown } from '../policy/unknown.ts';
 import { isLight } from './core-decide.ts';
 import { resetSums } from './core-load.ts';
-import { targetsOf } from './core-weigh.ts';
+import { targetsOf } from './core-ready.ts';
 import type { Scored } from './core-weighing.ts';
 import { growthTokens, noteAdmitted, noteClaim, restedMs, type Room } from './core-working-set.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';

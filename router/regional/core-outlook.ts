@@ -7,7 +7,7 @@ import { predictedWaitMs } from '../policy/shed.ts';
 import { pendingEtaMs } from './core-decide.ts';
 import { curveOf, loadOf, poolCurve, viewOf } from './core-load.ts';
 import type { PoolState, RegionalState, RequestState } from './core-state.ts';
-import { isReady, NOBODY, targetsOf } from './core-weigh.ts';
+import { isReady, NOBODY, targetsOf } from './core-ready.ts';
 
 export interface PoolOutlook {
   /** Prefill ms that waits in targets. */

@@ -23,7 +23,7 @@ import { curveOf, poolCurve, reportedWaitMs, unackedMs, viewOf } from './core-lo
 import { freshest, routersOf } from './core-outlook.ts';
 import { namesOf } from './core-requests.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
-import { isReady, slowOut, targetsOf } from './core-weigh.ts';
+import { isReady, slowOut, targetsOf } from './core-ready.ts';
 import { roomTokens } from './core-working-set.ts';
 
 /** A prompt of fewer tokens to its bytes is none. */

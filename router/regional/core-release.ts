@@ -13,7 +13,7 @@ import { carryOut } from './core-requests.ts';
 import { Shares, type Asker } from './core-share.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { roomNow, serves } from './core-room.ts';
-import { targetsOf } from './core-weigh.ts';
+import { targetsOf } from './core-ready.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
 import { NOBODY_PAST, type LookedPast, type QueueItem } from '../policy/queue.ts';

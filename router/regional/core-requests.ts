@@ -10,7 +10,7 @@ import { bare, decide, hasReady, isLight, type Verdict } from './core-decide.ts'
 import { failureOf, finish, refuse } from './core-ends.ts';
 import { openAttempt } from './core-leases.ts';
 import type { Failure, PoolState, RegionalState, RequestState } from './core-state.ts';
-import { runsOther, targetsOf } from './core-weigh.ts';
+import { runsOther, targetsOf } from './core-ready.ts';
 
 export function arrive(state: RegionalState, request: RouteRequest): void {
   state.budget.request(state.nowMs);

@@ -11,7 +11,7 @@ import { pendingEtaMs } from './core-decide.ts';
 import { poolOutlook, waitOutlookMs } from './core-outlook.ts';
 import { namesOf } from './core-requests.ts';
 import type { PoolState, RegionalState, ReplicaState, TargetState } from './core-state.ts';
-import { isReady, slowOut, type SlowOut } from './core-weigh.ts';
+import { isReady, slowOut, type SlowOut } from './core-ready.ts';
 
 export interface TargetStatus {
   readonly rank: number;

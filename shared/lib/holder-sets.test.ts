@@ -50,6 +50,15 @@ test('each word names the members of a set of its own, whatever is added, remove
         const bit = ((united[one >>> 5] as number) >>> (one & 31)) & 1;
         expect(bit === 1).toBe(model.some((own) => own.has(one)));
       }
+      for (const [row, word] of words.entries()) {
+        const own = model[row] as Set<number>;
+        const asked = new Uint32Array(3);
+        for (const one of [...own].slice(0, 4)) asked[one >>> 5]! |= 1 << (one & 31);
+        expect(sets.covers(word, asked)).toBe(!sets.isInline(word));
+        const other = [...Array.from({ length: 90 }).keys()].find((one) => !own.has(one)) ?? 0;
+        asked[other >>> 5]! |= 1 << (other & 31);
+        expect(sets.covers(word, asked)).toBe(false);
+      }
     }),
   );
 });
