@@ -260,7 +260,7 @@ describe('an agent beside a simulated engine', () => {
         for (const waiting of asked.values()) for (const each of waiting.splice(0)) each.end(ranks);
       });
       await once(server.listen(0, '127.0.0.1'), 'listening');
-      running.push(() => void server.close().closeAllConnections());
+      running.push(() => server.close().closeAllConnections());
       return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     };
     const engines = [{ url: await serve() }, { url: await serve() }];
