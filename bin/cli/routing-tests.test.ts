@@ -13,16 +13,21 @@ interface Asked {
   readonly tenant?: object;
   readonly regions?: readonly object[];
   readonly models?: object;
+  /** Absent: `m`. */
+  readonly model?: string;
 }
 
 /** What `validate` says of a test that expects these regions; nothing where it holds. */
-function said(expected: readonly string[], { tenant = {}, regions, models = {} }: Asked): string {
+function said(
+  expected: readonly string[],
+  { tenant = {}, regions, models = {}, model = 'm' }: Asked,
+): string {
   const text = JSON.stringify({
     region: 'fra',
     models,
     regions: regions ?? [region('fra'), region('tyo'), region('iad')],
     tenants: [{ name: 'a', ...tenant }],
-    tests: [{ tenant: 'a', model: 'm', regions: expected }],
+    tests: [{ tenant: 'a', model, regions: expected }],
   });
   const input = { file: 'f', text, environment: {}, overlays: [] };
   const result = parseFleet({ ...input, checks: routingTestProblems });
@@ -68,6 +73,31 @@ describe('a test of routing', () => {
       'those that are meant to serve the model',
       ['tyo'],
       { regions: [region('fra', { models: ['x'] }), region('tyo', { models: ['m'] })] },
+    ],
+    [
+      'those that run a revision, where a region says which it runs',
+      ['fra', 'tyo'],
+      {
+        model: 'm@r1',
+        regions: [
+          region('fra', { models: ['m'] }),
+          region('tyo', { models: ['m@r1', 'm@r2'] }),
+          region('iad', { models: ['m@r2'] }),
+        ],
+      },
+    ],
+    [
+      'what a tenant may use of a model',
+      ['tyo'],
+      {
+        tenant: { models: ['m@r2'] },
+        regions: [region('fra', { models: ['m@r1'] }), region('tyo', { models: ['m@r2'] })],
+      },
+    ],
+    [
+      'none for a revision that is not the tenant’s',
+      [],
+      { model: 'm@r1', tenant: { models: ['m@r2'] } },
     ],
     ['none for a model that there is not', [], { models: { other: { pool: 'default' } } }],
     ['none for a model that is not the tenant’s', [], { tenant: { models: ['other'] } }],

@@ -1,7 +1,12 @@
 // `tests:` of `fleet.yaml`: for a tenant and a model, the regions that may serve it. Answered by the very filter that routes,
 // with every region up and serving the models that it is meant to; what is so only for now is not asked.
 
-import { filterRegions, type RegionView } from '../../router/policy/region-filter.ts';
+import { demandedModel, granted, type DemandedModel } from '../../router/policy/model-grant.ts';
+import {
+  filterRegions,
+  type RegionModel,
+  type RegionView,
+} from '../../router/policy/region-filter.ts';
 import type { Problem } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig, TenantConfig } from '../../shared/config/schema.ts';
 import type { RegionId } from '../../shared/model/ids.ts';
@@ -29,21 +34,28 @@ interface Routed {
   readonly why: string;
 }
 
-function routed(config: FleetConfig, tenant: TenantConfig, model: string): Routed {
-  if (tenant.models?.includes(model) === false) {
-    return { eligible: [], why: 'the tenant may not use the model' };
-  }
+function routed(config: FleetConfig, tenant: TenantConfig, written: string): Routed {
+  const demanded = demandedModel(written, (name) => namesOf(config).has(name));
+  const asked = granted(tenant.models, demanded);
+  if (asked === null) return { eligible: [], why: 'the tenant may not use the model' };
   const { residency, certifications, tier } = tenantOptions(tenant);
-  const demand = { residency, certifications, tier, model, revisions: null };
-  const { eligible, removed } = filterRegions(viewsOf(config, model), demand);
+  const demand = { residency, certifications, tier, ...asked };
+  const { eligible, removed } = filterRegions(viewsOf(config, asked), demand);
   const why = [...removed].map(([region, reason]) => `${region}: ${reason}`).join(', ');
   return { eligible: eligible.toSorted(), why };
 }
 
+/** By which models go as they stand. */
+function namesOf({ models, regions, tenants }: FleetConfig): ReadonlySet<string> {
+  const listed = [...regions, ...tenants].flatMap((each) => each.models ?? []);
+  const plain = listed.filter((name) => !name.includes('@'));
+  return new Set([...Object.keys(models), ...plain]);
+}
+
 /** Regions as they are while all are well; where none is named, the one that there is. */
-function viewsOf({ regions, region, models }: FleetConfig, model: string): RegionView[] {
+function viewsOf({ regions, region, models }: FleetConfig, asked: DemandedModel): RegionView[] {
   const known = Object.keys(models);
-  const served = known.length === 0 || known.includes(model) ? [model] : [];
+  const served = known.length === 0 || known.includes(asked.model) ? [asked.model] : [];
   const well = {
     seen: true,
     hasCapacity: true,
@@ -58,18 +70,25 @@ function viewsOf({ regions, region, models }: FleetConfig, model: string): Regio
       certifications: [],
       tiers: [],
     } as const;
-    return [{ ...only, models: named(served), ...well }];
+    return [{ ...only, models: named(served, asked), ...well }];
   }
   return regions.map((each) => ({
     region: each.name as RegionId,
     rollout: each.rollout,
     certifications: each.certifications,
     tiers: each.tiers,
-    models: named(each.models ?? served),
+    models: named(each.models ?? served, asked),
     ...well,
   }));
 }
 
-function named(models: readonly string[]) {
-  return models.map((name) => ({ name, revision: 'unknown' }));
+/** What names no revision runs whichever is asked for. */
+function named(models: readonly string[], { model, revisions }: DemandedModel): RegionModel[] {
+  return models.flatMap((each): RegionModel[] => {
+    if (each === model) {
+      return (revisions ?? ['unknown']).map((revision) => ({ name: model, revision }));
+    }
+    if (!each.startsWith(`${model}@`)) return [];
+    return [{ name: model, revision: each.slice(model.length + 1) }];
+  });
 }

@@ -3,6 +3,7 @@
 
 import { isLoopback, parseListen } from './address.ts';
 import { contextProblems } from './context-size.ts';
+import { pairProblems } from './cross-pairs.ts';
 import type { Problem } from './diagnostics.ts';
 import type { FleetConfig, GlobalConfig, RegionConfig, TenantConfig } from './schema.ts';
 import type { Path } from './schema-walk.ts';
@@ -20,6 +21,7 @@ export function globalProblems(config: FleetConfig): readonly Problem[] {
     ...testProblems(config),
     ...contextProblems(config),
     ...tierProblems(config),
+    ...pairProblems(config),
     ...(config.global === undefined ? [] : ownProblems(config.global, config)),
   ];
 }
@@ -75,7 +77,7 @@ function tenantProblems(config: FleetConfig): Problem[] {
       message: `tenant "${tenants[i]?.name ?? ''}" stands here a second time`,
     })),
     ...tenants.flatMap((tenant, i) => [
-      ...residencyProblems(tenant, ['tenants', i, 'residency'], known),
+      ...residencyProblems(tenant, ['tenants', i, 'residency'], { known, config }),
       ...servedNowhere(tenant, ['tenants', i], config),
     ]),
   ];
@@ -84,7 +86,7 @@ function tenantProblems(config: FleetConfig): Problem[] {
 function residencyProblems(
   { residency }: TenantConfig,
   path: Path,
-  known: readonly string[],
+  { known, config }: { readonly known: readonly string[]; readonly config: FleetConfig },
 ): Problem[] {
   if (residency === null) return [];
   return (['allow', 'fallback'] as const).flatMap((list) => {
@@ -93,7 +95,8 @@ function residencyProblems(
     return names.flatMap((name, k): Problem[] => {
       const at = [...path, list, k];
       if (!known.includes(name)) {
-        return [{ path: at, message: `there is no region "${name}"${didYouMean(name, known)}` }];
+        const hint = didYouMean(name, known) || inZone(name, config);
+        return [{ path: at, message: `there is no region "${name}"${hint}` }];
       }
       if (twice.has(k))
         return [{ path: at, message: `region "${name}" stands here a second time` }];
@@ -105,6 +108,12 @@ function residencyProblems(
   });
 }
 
+/** What somebody means who names a zone. */
+function inZone(name: string, { regions }: FleetConfig): string {
+  const inside = regions.filter(({ zone }) => zone === name).map((region) => region.name);
+  return inside.length === 0 ? '' : `: it is a zone, of ${inside.join(', ')}`;
+}
+
 /** What it demands no region of its list has, and so every request of it would be refused. */
 function servedNowhere(tenant: TenantConfig, path: Path, { regions }: FleetConfig): Problem[] {
   const { residency, certifications, tier, models } = tenant;
@@ -114,22 +123,46 @@ function servedNowhere(tenant: TenantConfig, path: Path, { regions }: FleetConfi
   const where = listed === null ? 'no region' : 'none of its regions';
   const certified = within.filter((region) => hasAll(region, certifications));
   if (certified.length === 0) {
-    return [{ path: [...path, 'certifications'], message: `${where} has all of these` }];
+    const had = within.flatMap((region) => region.certifications);
+    const k = certifications.findIndex((each) => !had.includes(each));
+    const lacked = certifications[k];
+    if (lacked === undefined) {
+      return [{ path: [...path, 'certifications'], message: `${where} has all of these` }];
+    }
+    const message = `${where} has "${lacked}"${didYouMean(lacked, had)}`;
+    return [{ path: [...path, 'certifications', k], message }];
   }
   const tiered = certified.filter((region) => tier === null || region.tiers.includes(tier));
   if (tiered.length === 0) {
-    return [
-      { path: [...path, 'tier'], message: `${where} with its certifications has tier "${tier}"` },
-    ];
+    const tiers = certified.flatMap((region) => region.tiers);
+    const meant = didYouMean(tier ?? '', tiers);
+    const message = `${where} with its certifications has tier "${tier}"${meant}`;
+    return [{ path: [...path, 'tier'], message }];
   }
   const open = tiered.filter(({ rollout }) => rollout !== 'off');
   const left = open.length === 0 ? tiered : open;
   return (models ?? []).flatMap((model, k): Problem[] => {
-    if (left.some((region) => region.models?.includes(model) ?? true)) return [];
-    return [
-      { path: [...path, 'models', k], message: `${where} that may serve it serves "${model}"` },
-    ];
+    if (left.some((region) => isMeantFor(region, model))) return [];
+    const meant = didYouMean(
+      nameOf(model),
+      left.flatMap((region) => region.models ?? []),
+    );
+    const message = `${where} that may serve it serves "${model}"${meant}`;
+    return [{ path: [...path, 'models', k], message }];
   });
+}
+
+/** `name@revision`: of a region that names no revision of it, whichever runs there. */
+function isMeantFor({ models }: RegionConfig, model: string): boolean {
+  if (models === null || models.includes(model)) return true;
+  if (models.includes(nameOf(model))) return true;
+  return models.some((each) => each.startsWith(`${model}@`));
+}
+
+/** Of `name@revision` the name. */
+function nameOf(model: string): string {
+  const at = model.lastIndexOf('@');
+  return at > 0 ? model.slice(0, at) : model;
 }
 
 function hasAll(region: RegionConfig, certifications: readonly string[]): boolean {

@@ -114,7 +114,13 @@ export function problemsOf(
   raw: unknown,
   schema: SchemaNode,
 ): readonly Problem[] {
+  const mistyped = new Set(
+    issues.filter(({ code }) => code === 'invalid_type').map(({ path }) => path.join(' ')),
+  );
   return issues.flatMap((issue): Problem[] => {
+    // What has another type has no length or range to speak of.
+    const isNext = issue.code !== 'invalid_type' && mistyped.has(issue.path.join(' '));
+    if (isNext) return [];
     const path = issue.path.map((step) => (typeof step === 'symbol' ? String(step) : step));
     if (issue.code !== 'unrecognized_keys') {
       return [{ path, message: messageOf(issue, valueAt(raw, path), nodeAt(schema, path)) }];

@@ -235,7 +235,7 @@ describe('a tenant', () => {
     [
       'that demands what no region of it has',
       tenants(tenant('a', { ...allow('fra'), certifications: ['c5'] })),
-      'tenants[0].certifications: none of its regions has all of these',
+      'tenants[0].certifications[0]: none of its regions has "c5"',
     ],
     [
       'of a tier that there is not',

@@ -33,12 +33,9 @@ export const TENANT = z.strictObject({
     description:
       '`inZone`: only routers in a zone of its allowed regions take its requests; others refuse on headers alone, before a body is read.',
   }),
-  models: z
-    .array(name('A public model name.'))
-    .max(1_024)
-    .nullable()
-    .default(null)
-    .meta({ description: 'Models that it may use; `null`: all.' }),
+  models: z.array(name('A public model name.')).max(1_024).nullable().default(null).meta({
+    description: 'Models that it may use, or one revision of one (`name@revision`); `null`: all.',
+  }),
   certifications: z.array(name('A certification.')).max(64).default([]).meta({
     description: 'Certifications that a region must have to serve it.',
   }),
@@ -81,7 +78,7 @@ export const REGION = z.strictObject({
   }),
   models: z.array(name('A public model name.')).max(1_024).nullable().default(null).meta({
     description:
-      'Models that it is meant to serve, for `tests`; `null`: all. What it does serve, its reports say.',
+      'Models that it is meant to serve, or revisions of them (`name@revision`), for `tests`; `null`: all. What it does serve, its reports say.',
   }),
   costMs: quantity('Price of the region, as milliseconds of first-token time per 1,000 tokens.', {
     unit: 'ms',
@@ -126,7 +123,7 @@ export const REGION = z.strictObject({
 
 export const ROUTING_TEST = z.strictObject({
   tenant: name('A tenant.'),
-  model: name('A public model name.'),
+  model: name('A public model name, or `name@revision`.'),
   regions: z.array(region('A region.')).max(REGIONS_MAX).meta({
     description:
       'Regions that may serve it while all are well, in any order; none: it must be refused.',
