@@ -68,7 +68,7 @@ closed.set('spillway_agent_replica_gpus state', ['present', 'lost']);
 closed.set('spillway_requests_total outcome', OUTCOMES);
 closed.set('spillway_decisions_total kind', DECISION_KINDS);
 closed.set('spillway_decisions_total reason', DECISION_REASONS);
-const FREE = ['pool', 'replica', 'rank'];
+const FREE = ['region', 'pool', 'replica', 'rank'];
 
 /** What is wrong with an expression; `text` around it may name labels too (a legend, a summary). */
 function problems(expression: string, around = ''): string[] {
@@ -101,7 +101,15 @@ function problems(expression: string, around = ''): string[] {
 const rules = documents('monitoring/alerts.yaml').flatMap(({ spec }) =>
   (spec as { groups: { rules: Rule[] }[] }).groups.flatMap((group) => group.rules),
 );
-const dashboard = JSON.parse(text('monitoring/spillway-dashboard.json')) as Dashboard;
+const dashboards = (
+  [
+    ['pool', 'spillway-dashboard'],
+    ['region', 'spillway-global-dashboard'],
+  ] as const
+).map(([variable, name]) => ({
+  ...{ variable, name },
+  dashboard: JSON.parse(text(`monitoring/${name}.json`)) as Dashboard,
+}));
 
 describe('expressions', () => {
   it('that name what does not exist are found', () => {
@@ -132,11 +140,12 @@ describe('alerts', () => {
   });
 });
 
-describe('the dashboard', () => {
+describe.each(dashboards)('the dashboard $name', ({ variable, dashboard }) => {
   it.each(dashboard.panels.map((panel) => [panel.title, panel] as const))('%s', (_, panel) => {
     expect(panel.targets.length).toBeGreaterThan(0);
     for (const { expr, legendFormat } of panel.targets) {
-      expect(problems(expr.replaceAll('"$pool|none"', '"$pool"'), legendFormat)).toEqual([]);
+      const plain = expr.replaceAll(`"$${variable}|none"`, `"$${variable}"`);
+      expect(problems(plain, legendFormat)).toEqual([]);
     }
   });
 
@@ -149,10 +158,11 @@ describe('the dashboard', () => {
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
   });
 
-  it('finds the pools in a metric that has them', () => {
-    const query = dashboard.templating.list.find(({ name }) => name === 'pool')?.query ?? '';
+  it('finds what it shows in a metric that has it', () => {
+    const query = dashboard.templating.list.find(({ name }) => name === variable)?.query ?? '';
     const [, metric = '', label = ''] = /^label_values\((\w+), (\w+)\)$/.exec(query) ?? [];
     expect(known.get(metric)).toContain(label);
+    expect(label).toBe(variable);
   });
 });
 
