@@ -32,6 +32,12 @@ export class TurnMemory {
     this.#next = (this.#next + 1) % TURNS;
   }
 
+  /** The turn that ended there, which stays. */
+  look({ hashLow, hashHigh }: Hash): EarlierTurn | null {
+    const slot = this.#slots.get(hashLow, hashHigh);
+    return slot === NONE ? null : (this.#ends[slot] ?? null);
+  }
+
   /** The turn that ended there; once, since a conversation goes on from it only one time. */
   take({ hashLow, hashHigh }: Hash): EarlierTurn | null {
     const slot = this.#slots.get(hashLow, hashHigh);

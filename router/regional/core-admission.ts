@@ -13,6 +13,7 @@ import { goesOn, noteHeld, roomPaceMs } from './core-working-set.ts';
 import { poolCurve } from './core-load.ts';
 import { answerMs, rateOf, turnAway, waitOutlookMs } from './core-outlook.ts';
 import type { PoolState, RegionalState, RequestState } from './core-state.ts';
+import { noteTurnWaits } from './core-waiting-turns.ts';
 
 /** Queues a request, within the limits; a retry keeps its age and is not measured again. */
 export function admit(state: RegionalState, request: RequestState, verdict: Verdict): void {
@@ -51,7 +52,10 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
     },
     state.settings.ageCredit,
   );
-  if (held === null) pool.pace.started(state.nowMs);
+  if (held === null) {
+    pool.pace.started(state.nowMs);
+    noteTurnWaits(request, verdict);
+  }
   pool.dirty = true;
   const { decision } = verdict;
   const waiting: Decision =

@@ -5,6 +5,7 @@ import type { Decision, DecisionReason } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
 import { retryAfterMs } from '../policy/promises.ts';
 import type { Failure, PoolState, RegionalState, RequestState } from './core-state.ts';
+import { noteTurnWaitsNoMore } from './core-waiting-turns.ts';
 
 /** ms until a retry makes sense where nothing says when capacity comes. */
 const NO_CAPACITY_RETRY_MS = 2_000;
@@ -25,6 +26,7 @@ export function forget(state: RegionalState, request: RequestState): void {
   const { queue, pace, heldPace } = request.pool;
   state.requests.delete(request.request.id);
   queue.remove(request.request.id);
+  noteTurnWaitsNoMore(request);
   const { held } = queue;
   if (queue.size === held.requests) pace.emptied();
   if (held.requests === 0) heldPace.emptied();

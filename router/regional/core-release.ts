@@ -13,6 +13,7 @@ import { carryOut } from './core-requests.ts';
 import { Shares, type Asker } from './core-share.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 import { roomNow, serves } from './core-room.ts';
+import { noteTurnWaitsNoMore } from './core-waiting-turns.ts';
 import { targetsOf } from './core-ready.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
@@ -131,6 +132,7 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
   if (item.held === undefined && waitsForRoom(pool, verdict)) {
     const held = noteHeld(state, request, item.tokens);
     pool.queue.push({ ...item, ...held }, state.settings.ageCredit);
+    noteTurnWaitsNoMore(request);
     if (pool.queue.size === pool.queue.held.requests) pool.pace.emptied();
     return true;
   }
@@ -140,6 +142,7 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
     return true;
   }
   pool.queue.release(item.id);
+  noteTurnWaitsNoMore(request);
   const { held } = pool.queue;
   if (item.held !== undefined) pool.heldPace.released(held.requests, state.nowMs);
   else pool.pace.released(pool.queue.size - held.requests, state.nowMs);

@@ -32,6 +32,7 @@ import { Promises } from '../policy/promises.ts';
 import { ReleasePace } from '../policy/shed.ts';
 import { PoolSight } from '../policy/sight.ts';
 import { TurnMemory, type EarlierTurn } from '../policy/turn-memory.ts';
+import { WaitingTurns } from '../policy/waiting-turns.ts';
 import type { RecentTurns } from '../policy/working-set.ts';
 import { BurstRoom } from '../policy/working-set-burst.ts';
 import { WorkingSetControl } from '../policy/working-set-control.ts';
@@ -84,6 +85,7 @@ export interface PoolState {
     readonly burst: BurstRoom;
     readonly turns: TurnMemory;
     readonly gaps: TurnGaps;
+    readonly waiting: WaitingTurns<TargetState>;
     /** New conversations that found no room and entered by age, ever. */
     aged: number;
   };
@@ -327,6 +329,7 @@ export function newPool(config: PoolConfig): PoolState {
       burst: new BurstRoom(),
       turns: new TurnMemory(),
       gaps: new TurnGaps(),
+      waiting: new WaitingTurns(),
       aged: 0,
     },
     fresh: new FreshHistory(),

@@ -18,6 +18,7 @@ import type {
   RequestState,
   TargetState,
 } from './core-state.ts';
+import { settleWaiting, waitingTokens } from './core-waiting-turns.ts';
 import { COLUMN, type Scored, type Weighing } from './core-weighing.ts';
 
 /** Before agents tell a working set of turns that hardly anybody goes on from, ms. */
@@ -39,6 +40,7 @@ export function roomForNew(
   const bound = boundNow(state, request.pool);
   if (bound === null || !isGeneration(request)) return null;
   const fresh = request.attempts === 0 && isFoundNowhere(weighing);
+  if (fresh) settleWaiting(state, request.pool);
   const aged = state.nowMs >= entersByMs(state, request);
   const of = (candidate: Scored): KvRoom => {
     const room = roomAt(state, request, { scored: candidate, bound });
@@ -77,7 +79,8 @@ export function roomTokens(
     const { kvCapacityTokens: capacity, workingSetTokens: live } = target.report ?? {};
     if (typeof capacity !== 'number' || typeof live !== 'number') continue;
     if (hasSpare(state, target)) return null;
-    room = (room ?? 0) + Math.max(0, bound * capacity - live - ownGrowth(target).tokens);
+    const waiting = waitingTokens(target);
+    room = (room ?? 0) + Math.max(0, bound * capacity - live - waiting - ownGrowth(target).tokens);
   }
   return room;
 }
@@ -267,7 +270,7 @@ function roomAt(
   const known = replica.state === 'static' ? null : report;
   const figures = {
     capacityTokens: report?.kvCapacityTokens ?? null,
-    workingSetTokens: known?.workingSetTokens ?? null,
+    workingSetTokens: liveTokens(target, known),
     ownTokens: own.tokens,
     ownNew: own.conversations + claimed.conversations,
     claimedTokens: claimed.tokens,
@@ -275,6 +278,12 @@ function roomAt(
     routers: report?.routers ?? 1,
   };
   return kvRoom(figures, bound);
+}
+
+/** As told, and what no agent knows to live. */
+function liveTokens(target: TargetState, told: ReplicaReport | null): number | null {
+  const live = told?.workingSetTokens ?? null;
+  return live === null ? null : live + waitingTokens(target);
 }
 
 function ownGrowth(target: TargetState): { tokens: number; conversations: number } {
