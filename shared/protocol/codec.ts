@@ -22,9 +22,13 @@ import type {
   RouterMessage,
   Welcome,
 } from './messages.ts';
+import { plainReader } from './plain-reader.ts';
 import { BINARY_MARK, decodePrefix, encodePrefix, FRAME_PREFIX } from './prefix-frame.ts';
 import { AGENT_SCHEMAS, ROUTER_SCHEMAS } from './schemas.ts';
 import { wordsToBytes } from './words.ts';
+
+/** Reports are most of what a router hears. */
+const readReport = plainReader<AgentMessage>(AGENT_SCHEMAS.report);
 
 export function encodeAgentMessage(message: AgentMessage): Uint8Array {
   return message.kind === 'prefix' ? encodePrefix(message) : packMap(message);
@@ -38,6 +42,8 @@ export function encodeRouterMessage(message: RouterMessage): Uint8Array {
 export function decodeAgentMessage(frame: Uint8Array): Decoded<AgentMessage> {
   if (frame[0] !== BINARY_MARK) {
     if (frame.length > MAX_REPORT_BYTES) return refused('malformed', 'message too large');
+    const report = readReport(frame);
+    if (report !== null) return { ok: true, message: report, unknownFields: 0 };
     return decodeMap<AgentMessage>(frame, AGENT_SCHEMAS);
   }
   if (frame[1] !== FRAME_PREFIX) return refused('unknown_kind', `binary frame type ${frame[1]}`);
