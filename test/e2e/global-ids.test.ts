@@ -1,4 +1,4 @@
-// Conversations that their text does not tell: two global routers, two regions with real routers, agents and simulated engines,
+// What a request says beside its text, of its conversation and of the model that it wants: two global routers, two regions with real routers, agents and simulated engines,
 // and the OpenAI library as applications use it. `near` is home; what it cannot take, since the way to its tier listener is
 // cut, goes to `far`.
 
@@ -26,12 +26,15 @@ import { until } from './until.ts';
 const MODEL = 'sim-model';
 const REGIONS = ['near', 'far'] as const;
 type Region = (typeof REGIONS)[number];
+const REVISION = { near: 'r1', far: 'r2' } as const;
+/** Tokens that `near` takes; `far` takes more. */
+const NEAR_TOKENS = 6_000;
 const FRONTS = ['A', 'B'] as const;
 type Front = (typeof FRONTS)[number];
 const OLD = 'the-secret-of-before';
 const NEW = 'the-secret-of-today';
-/** `shop` may be served everywhere; `bank` is bound, so that routers without a zone are told nothing of it. */
-const TENANTS = ['shop', 'club', 'bank'] as const;
+/** `shop` may be served everywhere; `lab` in one revision; `bank` is bound, so that routers without a zone are told nothing of it. */
+const TENANTS = ['shop', 'club', 'lab', 'bank'] as const;
 type Tenant = (typeof TENANTS)[number];
 
 const runtime: RoleRuntime = {
@@ -66,6 +69,7 @@ function globalConfig(secrets: { affinitySecret: string; affinityOldSecrets?: st
     tenants: TENANTS.map((name) => ({
       ...{ name, keys: [{ name, hash: hashOf(`key-of-${name}`) }] },
       ...(name === 'bank' ? { residency: { allow: REGIONS } } : {}),
+      ...(name === 'lab' ? { models: [`${MODEL}@r2`] } : {}),
     })),
     global: {
       ...{ clients: { listen: '127.0.0.1:0' }, links: { listen: '127.0.0.1:0' } },
@@ -92,14 +96,16 @@ async function startRegion(name: Region): Promise<void> {
   });
   const router = await startRegionalRouter(routerOptions(config), runtime);
   tierPorts.set(name, router.tierPort ?? 0);
-  const profile = engineProfile('demo');
-  if (profile === null) throw new Error('no profile');
+  const demo = engineProfile('demo');
+  if (demo === null) throw new Error('no profile');
+  const profile = name === 'near' ? { ...demo, maxModelLen: NEAR_TOKENS } : demo;
   const engine = await startEngineServer(
     { host: '127.0.0.1', port: 0, model: MODEL, profile, loadingMs: 0 },
     runtime,
   );
   const link = `ws://127.0.0.1:${router.linksPort}`;
-  const agent = await startAgent(agentOptions(engine.url, link), runtime);
+  const settings = { revision: REVISION[name] };
+  const agent = await startAgent(agentOptions(engine.url, link, { settings }), runtime);
   close.push(
     () => engine.close(),
     () => router.close(),
@@ -165,6 +171,8 @@ interface Asking {
   readonly tenant?: Tenant;
   readonly headers?: Record<string, string>;
   readonly body?: object;
+  /** Absent: whatever runs. */
+  readonly model?: string;
 }
 
 const LONG = 'a long story that is told again from its beginning each time. '.repeat(60);
@@ -176,17 +184,19 @@ interface Told {
   readonly answer: string;
 }
 
+function clientOf(front: Front, tenant: Tenant = 'shop'): OpenAI {
+  const port = fronts.get(front)?.clientsPort ?? 0;
+  const baseURL = `http://127.0.0.1:${port}/v1`;
+  return new OpenAI({ baseURL, apiKey: `key-of-${tenant}`, maxRetries: 0 });
+}
+
 async function ask(
   front: Front,
   messages: OpenAI.ChatCompletionMessageParam[],
-  { tenant = 'shop', headers = {}, body = {} }: Asking = {},
+  { tenant = 'shop', headers = {}, body = {}, model = MODEL }: Asking = {},
 ): Promise<Told> {
-  const port = fronts.get(front)?.clientsPort ?? 0;
-  const client = new OpenAI({
-    ...{ baseURL: `http://127.0.0.1:${port}/v1`, apiKey: `key-of-${tenant}`, maxRetries: 0 },
-  });
-  const { data, response } = await client.chat.completions
-    .create({ model: MODEL, max_tokens: 4, messages, ...body }, { headers })
+  const { data, response } = await clientOf(front, tenant)
+    .chat.completions.create({ model, max_tokens: 4, messages, ...body }, { headers })
     .withResponse();
   return {
     region: response.headers.get('x-spillway-region'),
@@ -201,6 +211,44 @@ let told = 0;
 const story = (): OpenAI.ChatCompletionMessageParam[] => [
   { role: 'user', content: `${LONG}(${(told += 1)})` },
 ];
+
+describe('a model', () => {
+  const failureOf = (asked: Promise<unknown>): Promise<unknown> =>
+    asked.then(
+      () => null,
+      (error: unknown) => error,
+    );
+
+  test('in one revision is served where that runs, and by its name wherever it is nearest', async () => {
+    expect((await ask('A', story(), { model: `${MODEL}@r2` })).region).toBe('far');
+    expect((await ask('A', story(), { model: `${MODEL}@r1` })).region).toBe('near');
+    expect((await ask('A', story())).region).toBe('near');
+    const none = await failureOf(ask('A', story(), { model: `${MODEL}@r3` }));
+    expect(none).toMatchObject({ status: 404, code: 'model_not_found' });
+  });
+
+  test('is served in the revision that a tenant may use, and in no other', async () => {
+    expect((await ask('A', story(), { tenant: 'lab' })).region).toBe('far');
+    const other = ask('A', story(), { tenant: 'lab', model: `${MODEL}@r1` });
+    expect(await failureOf(other)).toMatchObject({ status: 404, code: 'model_not_found' });
+    expect((await clientOf('A', 'lab').models.list()).data.map(({ id }) => id)).toEqual([MODEL]);
+  });
+
+  test('that is too short for a prompt in the nearest region serves it elsewhere', async () => {
+    const complete = async (tokens: number): Promise<string | null> => {
+      const prompt = Array.from({ length: tokens }, (_, k) => k % 1_000);
+      const { response } = await clientOf('A')
+        .completions.create({ model: MODEL, prompt, max_tokens: 4 })
+        .withResponse();
+      return response.headers.get('x-spillway-region');
+    };
+    expect(await complete(NEAR_TOKENS - 4)).toBe('near');
+    expect(await complete(NEAR_TOKENS - 3)).toBe('far');
+    expect(await failureOf(complete(200_000))).toMatchObject({
+      ...{ status: 400, code: 'context_length_exceeded' },
+    });
+  });
+});
 
 describe('an id that a client sends', () => {
   /** Of the ends of three turns, and of the id. */
