@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { RegionId } from '../../shared/model/ids.ts';
+import type { LinkId, RegionId } from '../../shared/model/ids.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import {
   asia,
@@ -10,6 +10,7 @@ import {
   EU,
   JP,
   kindOf,
+  poolReport,
   refusalIn,
   RESET,
   SG,
@@ -257,6 +258,43 @@ describe('a region whose breaker has opened again and again', () => {
     rig.up('jp');
     rig.report('jp');
     expect([attemptIn(rig.arrive()).region, attemptIn(rig.arrive()).region]).toEqual(['jp', 'sg']);
+  });
+});
+
+describe('a region whose routers leave', () => {
+  const leaves = (rig: ReturnType<typeof asia>, link: string, seq = 1): void => {
+    const report = { kind: 'report', seq, pools: [poolReport()], routers: 2 } as const;
+    rig.say(link, { ...report, draining: true, arrived: [] });
+  };
+
+  test('gets nothing new when all of them do, and no credit is asked of it; one of two is no reason', () => {
+    const rig = asia();
+    rig.up('jp', 'jp2');
+    rig.report('jp2');
+    leaves(rig, 'jp');
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+    leaves(rig, 'jp2');
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
+    rig.handle({ kind: 'regionDown', link: 'jp' as LinkId });
+    expect(attemptIn(rig.arrive()).region).toBe('sg');
+    rig.up('jp', 'jp3');
+    rig.report('jp3');
+    expect(attemptIn(rig.arrive()).region).toBe('jp');
+    const asked = new Set<string>();
+    for (let n = 1; n <= 4; n += 1) {
+      rig.report('jp3', { waitingPrefillMs: 8_000 });
+      rig.report('eu');
+      leaves(rig, 'sg', n);
+      for (const effect of [...rig.arrive(), ...rig.pass(1_000)])
+        if (effect.kind === 'send' && effect.message.kind === 'demand') asked.add(effect.link);
+    }
+    expect([...asked]).toEqual(['eu']);
+  });
+
+  test('is not waited for where its tenant has no other', () => {
+    const rig = asia({ tenants: { t: tenantOf(['jp']) } });
+    leaves(rig, 'jp');
+    expect(refusalIn(rig.arrive())).toMatchObject({ code: 'no_healthy_region' });
   });
 });
 
