@@ -4,7 +4,10 @@
 import type { ServerResponse } from 'node:http';
 import OpenAI from 'openai';
 import { afterEach, describe, expect, test } from 'vitest';
+import type { TenantFacts } from '../../router/global/events.ts';
+import type { GlobalReloadable, RegionOptions } from '../../router/global/options.ts';
 import { GLOBAL_DEFAULTS } from '../../shared/model/global-settings.ts';
+import type { RegionId } from '../../shared/model/ids.ts';
 import { MODEL, ScriptedRegion, startTier, type GlobalTier } from './global-tier.ts';
 import { LinkProxy, type LinkTrouble } from './link-proxy.ts';
 import { chunk, DONE, statusOf, streamHead, streamOf, type Script } from './scripted-engine.ts';
@@ -216,6 +219,52 @@ describe('a region that is cut off whole', () => {
   );
 });
 
+describe('a region that stands still, its connections open', () => {
+  test('is seen by its silence: what it holds and what comes is answered elsewhere, long before any time-out', async () => {
+    const settings = { ...GLOBAL_DEFAULTS, reportIntervalMs: 250, breakerOpenMs: 200 };
+    const { near, far, tier } = await two({ reloadable: { settings } });
+    const { script } = near.region;
+    expect(await ask(tier)).toMatchObject({ region: 'near' });
+    near.region.script = HOLDS;
+    const held = Array.from({ length: 8 }, () => ask(tier));
+    await until(() => near.region.told.length === 9);
+    near.set({ kind: 'hole' });
+    for (const answer of await Promise.all(held)) {
+      expect(answer).toEqual({ region: 'far', text: 'hello there', error: null });
+    }
+    const busy = load(tier);
+    await busy.served('far');
+    // By nothing else was it found: no first token was late by its deadline, and its report was young enough.
+    const causes = Object.keys(await tier.metric('retries_total'));
+    expect(causes).toContain('region="far",pool="default",cause="region_silent"');
+    expect(causes.filter((cause) => cause.includes('first_token_timeout'))).toEqual([]);
+    expect(tier.lines.some(({ msg, region }) => msg === 'region_silent' && region === 'near')).toBe(
+      true,
+    );
+    near.region.script = script;
+    near.set({ kind: 'none' });
+    await busy.served('near');
+    expect(failed(await busy.stop())).toEqual([]);
+    expect(tier.lines.some(({ msg, region }) => msg === 'region_heard' && region === 'near')).toBe(
+      true,
+    );
+    expect(far.region.refused).toEqual([]);
+  });
+
+  test('but for its reports is used as before', async () => {
+    const settings = { ...GLOBAL_DEFAULTS, reportIntervalMs: 250 };
+    const { near, far, tier } = await two({ reloadable: { settings } });
+    const busy = load(tier);
+    await busy.served('near');
+    near.link.set({ kind: 'hole' });
+    await until(() => (seen(tier, 'near')?.links[0]?.reportAgoMs ?? 0) > 2_000);
+    const asked = await busy.stop();
+    expect(failed(asked)).toEqual([]);
+    expect([near.region.told.length, far.region.told.length]).toEqual([asked.length, 0]);
+    expect(seen(tier, 'near')).toMatchObject({ seen: true, silent: false });
+  });
+});
+
 describe('a region that answers probes', () => {
   const PROBES = { intervalMs: 300, timeoutMs: 5_000, gapMs: 1_000 };
   const PIECES = 12;
@@ -297,6 +346,11 @@ describe('a region that answers probes', () => {
   });
 });
 
+const BOUND_TO_FAR: TenantFacts = {
+  residency: { allow: ['far' as RegionId], fallback: [] },
+  ...{ saltGroup: 'default', models: null, certifications: [], tier: null },
+};
+
 describe('the rollout of a region, changed live', () => {
   test('counts for the next request, and calls back what nobody has seen anything of', async () => {
     const { near, far, tier } = await two();
@@ -323,5 +377,38 @@ describe('the rollout of a region, changed live', () => {
     expect((await ask(tier)).error).toMatch(/503|no region/i);
     set('active', 'failover');
     expect(await ask(tier)).toMatchObject({ region: 'near' });
+  });
+
+  test.each<[string, (regions: readonly RegionOptions[]) => Partial<GlobalReloadable>]>([
+    ['may be served there no longer', () => ({ tenants: new Map([['default', BOUND_TO_FAR]]) })],
+    [
+      'has its region switched off',
+      ([near, far]) => ({ regions: [{ ...near!, rollout: 'off' }, far!] }),
+    ],
+    ['has its region configured no more', ([, far]) => ({ regions: [far!] })],
+  ])('lets a stream that has begun end where it is: its tenant %s', async (_, change) => {
+    const { near, far, tier } = await two();
+    const { script } = near.region;
+    const begun: ServerResponse[] = [];
+    near.region.script = (_received, response) => {
+      streamHead(response);
+      response.write(chunk('hello'));
+      begun.push(response);
+    };
+    const running = ask(tier);
+    await until(() => begun.length === 1);
+    near.region.script = HOLDS;
+    const waiting = ask(tier);
+    await until(() => near.region.told.length === 2);
+    near.region.script = script;
+    const regions = [near.region.options, far.region.options];
+    tier.router.reload({ ...tier.options.reloadable, ...change(regions) });
+    // Nobody has seen anything of the other: it is called back, and answered where it may be.
+    expect(await waiting).toEqual({ region: 'far', text: 'hello there', error: null });
+    expect(await ask(tier)).toMatchObject({ region: 'far' });
+    const [response] = begun;
+    response?.end(`${chunk(' there')}${chunk('', 'stop')}${DONE}`);
+    expect(await running).toEqual({ region: 'near', text: 'hello there', error: null });
+    expect(near.region.told).toHaveLength(2);
   });
 });

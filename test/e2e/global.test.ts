@@ -232,6 +232,22 @@ test('a region that is killed under load costs no client an error before its fir
   expect(await ask()).toMatchObject({ region: 'home', error: null });
 }, 120_000);
 
+test('a region whose router is frozen under load costs no client anything: others are served elsewhere, its streams go on after', async () => {
+  const busy = load();
+  const { answers } = busy;
+  await until(() => answers.length > CLIENTS);
+  regions.get('home')?.router.child.kill('SIGSTOP');
+  await until(() => answers.slice(-CLIENTS).every(({ region }) => region === 'other'), {
+    timeoutMs: 30_000,
+    says: () => JSON.stringify(answers.slice(-5)),
+  });
+  regions.get('home')?.router.child.kill('SIGCONT');
+  await whenServed('home', 'other');
+  await until(() => answers.at(-1)?.region === 'home', { timeoutMs: 30_000 });
+  await busy.stop();
+  expect(answers.filter(({ error }) => error !== null)).toEqual([]);
+}, 120_000);
+
 test('a region whose link is cut off is used no more, and again when it is back', async () => {
   uplink.set({ kind: 'hole' });
   await whenServed('other');
