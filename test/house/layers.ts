@@ -123,7 +123,7 @@ export const LAYERS: readonly Layer[] = [
       SHARED,
       /^(agent|router\/(regional|global))\/(start|options)\.ts$/,
       /^router\/regional\/(metrics|workers\/[a-z-]+)\.ts$/,
-      /^router\/(gateway\/(tenants|leaving)|policy\/region-filter)\.ts$/,
+      /^router\/(gateway\/(tenants|leaving)|policy\/(region-filter|model-grant))\.ts$/,
       /^agent\/look\.ts$/,
       /^sim\/engine\/(http\/(server|flags|flag-values)|profiles)\.ts$/,
     ],
