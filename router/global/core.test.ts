@@ -183,6 +183,17 @@ describe('a gate that is open', () => {
     expect(regions.filter((region) => region === 'sg').length).toBeLessThanOrEqual(60 / 2.5 + 1);
   });
 
+  test('spends nothing that a router gave whose link is gone: it could not be told', () => {
+    const { rig } = hot(1_000);
+    rig.grant('sg', 1_000);
+    const credit = () => rig.core.status(rig.nowMs).regions[1]?.pools[0]?.spill.creditMs;
+    expect(credit()).toBeGreaterThan(0);
+    rig.handle({ kind: 'regionDown', link: 'sg' as LinkId });
+    expect(credit()).toBeLessThanOrEqual(0);
+    const regions = Array.from({ length: 20 }, () => attemptIn(rig.arrive()).region);
+    expect(new Set(regions)).toEqual(new Set(['jp']));
+  });
+
   test('lets none go to a receiver that has not reported for three seconds, whatever credit is left', () => {
     const { rig } = hot(1_000);
     const regions = new Set<string>();
