@@ -14,7 +14,7 @@ import type { Canonicaliser } from './canonical.ts';
 import { apiRouteNamed, type ApiRoute } from './api-routes.ts';
 import { conversationIdOf, hintOf } from './conversation-ids.ts';
 import { passedUpstream, wantsExplain } from './headers.ts';
-import { clientPatience } from './patience.ts';
+import { clientPatience, type ClientPatience } from './patience.ts';
 import { parseOpenAiRequest, type OpenAiRequest } from './openai-request.ts';
 import { LimitError, readJsonBody } from './read-body.ts';
 import { Deadlines } from './deadlines.ts';
@@ -49,10 +49,16 @@ export interface DeskDeps<Attempt extends RequestAttempt, Decision extends Route
 /** A smaller body takes far less than a millisecond. */
 const LARGE_BODY_BYTES = 64 * 1024;
 
-const NO_NAMES = {};
+interface Names {
+  readonly id: string | null;
+  readonly hint: string | null;
+}
+
+const NO_NAMES: Names = { id: null, hint: null };
 
 /** What is known of a request beside its body. */
 interface Asking extends Pick<Explainable, 'id' | 'headers'> {
+  readonly patience: ClientPatience;
   /** ms since it arrived. */
   readonly spentMs: number;
   readonly tenant: Tenant;
@@ -162,8 +168,9 @@ export class RequestDesk<
     if (named !== null && route === null) {
       throw new FleetError('invalid_request', 'There is no such route.', { param: 'route' });
     }
-    const asking = { id, headers, spentMs: 0, tenant, tier: null };
-    return this.routeRequest(asking, this.parse(route, body, tenant));
+    const request = this.parse(route, body, tenant);
+    const patience = clientPatience(headers, request.stream);
+    return this.routeRequest({ id, headers, patience, spentMs: 0, tenant, tier: null }, request);
   }
 
   // ── from the core ────────────────────────────────────────────────────────────────────────────────────
@@ -291,19 +298,22 @@ export class RequestDesk<
     });
     const postedMs = clock.nowMs();
     const { id, tenant, tier } = call;
-    const asking = { id, headers: asked.headers, spentMs: readMs - call.arrivedMs, tenant, tier };
+    const { headers } = asked;
+    const spentMs = readMs - call.arrivedMs;
+    const asking = { id, headers, patience, spentMs, tenant, tier };
     this.deps.post({ kind: 'arrived', request: this.routeRequest(asking, request) });
     exchange.decided(clock.nowMs() - postedMs);
   }
 
   private routeRequest(
-    { id, headers, spentMs, tenant, tier }: Asking,
+    { id, headers, patience, spentMs, tenant, tier }: Asking,
     request: OpenAiRequest,
   ): RouteRequest {
-    const patience = clientPatience(headers, request.stream);
     const deadlineMs = tier === null ? patience.deadlineMs : tier.context.deadlineInMs;
     const { retries } = patience;
     const revisions = tier?.context.revisions ?? request.revisions;
+    const names = this.namesOf(headers, request);
+    // Every member in its place, said or not: the core meets objects of one kind.
     return {
       id,
       tenant: tenant.name,
@@ -320,27 +330,20 @@ export class RequestDesk<
       explain: this.explains(headers),
       bodyBytes: request.bytes.length,
       prompts: request.prompts,
-      ...(tier === null ? {} : { tier: factsOf(tier.context) }),
-      ...(revisions === null ? {} : { revisions }),
-      ...this.namesOf(headers, request),
+      tier: tier === null ? undefined : factsOf(tier.context),
+      revisions: revisions ?? undefined,
+      conversationId: names.id ?? undefined,
+      hint: names.hint ?? undefined,
     };
   }
 
   /** What the client says of its conversation beside the text. */
-  private namesOf(
-    headers: Asking['headers'],
-    { conversation }: OpenAiRequest,
-  ): Pick<RouteRequest, 'conversationId' | 'hint'> {
+  private namesOf(headers: Asking['headers'], { conversation }: OpenAiRequest): Names {
     const { conversationIds } = this.reloadable;
     if (conversationIds === null) return NO_NAMES;
     const { id, tooLong } = conversationIdOf(conversationIds, headers, conversation);
     if (tooLong) this.deps.metrics.add('limit_hits_total', { limit: 'conversation_id' });
-    const hint = hintOf(headers);
-    if (id === null && hint === null) return NO_NAMES;
-    return {
-      ...(id === null ? {} : { conversationId: id }),
-      ...(hint === null ? {} : { hint }),
-    };
+    return { id, hint: hintOf(headers) };
   }
 
   private depsOfExchange(): ExchangeDeps<Attempt, Decision> {

@@ -2,6 +2,7 @@
 
 import type { GlobalDecision, RegionCandidate } from '../../shared/model/global-decision.ts';
 import type { PlacementHints } from '../../shared/lib/placement-hint.ts';
+import type { RegionId } from '../../shared/model/ids.ts';
 import type { LabelValues } from '../../shared/runtime/metrics.ts';
 import { HINT_HEADER } from '../gateway/conversation-ids.ts';
 import { fitting, tenth } from '../gateway/explain-header.ts';
@@ -19,16 +20,26 @@ export interface RegionWordsDeps extends RegionOrderDeps {
   readonly hints: Pick<PlacementHints, 'sign'>;
 }
 
+type Place = Readonly<Record<'region' | 'pool', string>>;
+
 export class RegionWords implements TierWords<GlobalAttempt, GlobalDecision> {
   readonly interrupted = 'The region failed while it was answering; the answer is incomplete.';
   private readonly deps: RegionWordsDeps;
+  /** Of each region the last labels, the same object again: metrics find their rows by it. */
+  private readonly places = new Map<RegionId, Place>();
 
   constructor(deps: RegionWordsDeps) {
     this.deps = deps;
   }
 
   place(attempt: GlobalAttempt | null): LabelValues {
-    return attempt === null ? NOWHERE : { region: attempt.region, pool: attempt.pool };
+    if (attempt === null) return NOWHERE;
+    const { region, pool } = attempt;
+    const last = this.places.get(region);
+    if (last?.pool === pool) return last;
+    const place = { region, pool };
+    this.places.set(region, place);
+    return place;
   }
 
   logFields(attempt: GlobalAttempt | null, decision: GlobalDecision | null) {

@@ -19,7 +19,7 @@ export interface RouteRequest {
   /** Public model name as the client wrote it. */
   readonly model: string;
   /** Any of these revisions of it will do. Absent: every one. */
-  readonly revisions?: readonly string[];
+  readonly revisions?: readonly string[] | undefined;
   readonly stream: boolean;
   /** Lower is more urgent; 0 is the default. */
   readonly priority: number;
@@ -39,9 +39,9 @@ export interface RouteRequest {
   /** It was refused before, as its client says. Absent: it was not. */
   readonly comesAgain?: boolean;
   /** What its client calls its conversation. Absent: nothing, or nobody asks. */
-  readonly conversationId?: string;
+  readonly conversationId?: string | undefined;
   /** A hint of where its conversation lives, as it came, or the wish for one. Absent: neither. */
-  readonly hint?: string;
+  readonly hint?: string | undefined;
   /** Decisions about it show their candidates. Absent: they do not. */
   readonly explain?: boolean;
   /** Bytes held in memory while it is queued. */
@@ -49,7 +49,7 @@ export interface RouteRequest {
   /** One chain an element of a list prompt; none for light work. */
   readonly prompts: readonly PromptChain[];
   /** A global router sent it. Absent: a client did. */
-  readonly tier?: TierFacts;
+  readonly tier?: TierFacts | undefined;
 }
 
 /** What a global router says of a request that it sends to a region. */
