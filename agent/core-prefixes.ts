@@ -37,8 +37,13 @@ export class PrefixFeed {
     return (this.flushedMs.get(target) ?? -Infinity) + this.links.minReportIntervalMs;
   }
 
-  flush(incarnation: Incarnation | null, target: TargetState, nowMs: number): void {
-    if (incarnation === null || this.dueMs(incarnation, target) > nowMs) return;
+  /** `earlyMs`: a report leaves now, and what is due within so long goes along. */
+  flush(
+    incarnation: Incarnation | null,
+    target: TargetState,
+    { nowMs, earlyMs }: { readonly nowMs: number; readonly earlyMs: number },
+  ): void {
+    if (incarnation === null || this.dueMs(incarnation, target) > nowMs + earlyMs) return;
     const { index } = target.kv;
     const fresh: AgentLink[] = [];
     const following: AgentLink[] = [];

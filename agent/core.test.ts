@@ -338,6 +338,43 @@ describe('reports', () => {
   });
 });
 
+describe('what one link is told of several targets', () => {
+  test('leaves at the same moments, an interval apart, prefixes with the reports', () => {
+    const h = new Harness({ ranks: 2 });
+    const link = h.link('a');
+    h.advance(15_000);
+    for (const rank of [0, 1]) {
+      h.say(link, { kind: 'leases', replica: REPLICA, rank, seq: 0, open: [] });
+    }
+    const fromMs = h.nowMs + 1_000;
+    // At instants that have nothing to do with the interval.
+    for (let k = 1; k <= 300; k += 1) {
+      const hashes = Uint32Array.of(k, 77);
+      const chains = [{ hashes, endLow: k, endHigh: 99, turnEnds: new Uint32Array(0) }];
+      const facts = leaseFacts(`l${k}`, { promptBytes: 600, chains });
+      const { incarnation } = h.report(link);
+      const sent = { ...facts, incarnation, kind: 'sent', replica: REPLICA, agoMs: 0 } as const;
+      h.say(link, { ...sent, rank: k % 2, seq: Math.ceil(k / 2) });
+      h.advance(k % 2 === 0 ? 3 : 10);
+    }
+    const moments = new Map<number, string[]>();
+    for (const { atMs, message } of h.sent) {
+      if (atMs < fromMs) continue;
+      const rank =
+        message.kind === 'prefix'
+          ? `p${message.rank}`
+          : 'report' in message
+            ? `r${message.report.rank}`
+            : '';
+      moments.set(atMs, [...(moments.get(atMs) ?? []), rank]);
+    }
+    for (const told of moments.values()) expect(told.toSorted()).toEqual(['p0', 'p1', 'r0', 'r1']);
+    const [first = 0, ...times] = [...moments.keys()];
+    expect(times.length).toBeGreaterThan(15);
+    expect((times.at(-1) ?? 0) - first).toBeGreaterThanOrEqual(50 * times.length);
+  });
+});
+
 describe('prefixes', () => {
   test('a snapshot on every link, then deltas with growing numbers; a resync asks for a snapshot', () => {
     const { h, router } = ready();

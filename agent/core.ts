@@ -7,7 +7,7 @@ import type { CoreContext } from './core-context.ts';
 import { EngineState } from './core-engine.ts';
 import { LinkTable } from './core-links.ts';
 import type { AgentLink } from './core-links.ts';
-import { TURN_INTERVAL_MAX_MS, turnLengthMs, type PaceInput } from './policy/report-pace.ts';
+import { ALONG, TURN_INTERVAL_MAX_MS, turnLengthMs, type PaceInput } from './policy/report-pace.ts';
 import { PrefixFeed } from './core-prefixes.ts';
 import { buildReport } from './core-report.ts';
 import type { AgentStatus } from './core-status.ts';
@@ -255,19 +255,40 @@ export class AgentCore {
   }
 
   private report(nowMs: number): void {
+    const hearing = this.linksDue(nowMs);
+    const earlyMs = hearing.size === 0 ? 0 : ALONG * this.links.minReportIntervalMs;
     for (const engine of this.engines.values()) {
       if (!engine.speaks) continue;
       for (const target of engine.targets) {
-        this.reportTarget(engine, target, nowMs);
-        this.prefixes.flush(engine.incarnation, target, nowMs);
+        if (hearing.size > 0) this.reportTarget(engine, target, { hearing, nowMs });
+        this.prefixes.flush(engine.incarnation, target, { nowMs, earlyMs });
       }
     }
   }
 
-  private reportTarget(engine: EngineState, target: TargetState, nowMs: number): void {
+  /** Links on which a report of some target is due. */
+  private linksDue(nowMs: number): ReadonlySet<AgentLink> {
+    const due = new Set<AgentLink>();
+    for (const engine of this.engines.values()) {
+      if (!engine.speaks) continue;
+      for (const target of engine.targets) {
+        for (const link of this.links.welcomed()) {
+          const fenced = link.fenced.has(target.replica);
+          if (!fenced && this.dueMs(link, target) <= nowMs) due.add(link);
+        }
+      }
+    }
+    return due;
+  }
+
+  private reportTarget(
+    engine: EngineState,
+    target: TargetState,
+    { hearing, nowMs }: { readonly hearing: ReadonlySet<AgentLink>; readonly nowMs: number },
+  ): void {
     let report: ReplicaReport | null = null;
-    for (const link of this.links.welcomed()) {
-      if (link.fenced.has(target.replica) || this.dueMs(link, target) > nowMs) continue;
+    for (const link of hearing) {
+      if (link.fenced.has(target.replica) || this.dueMs(link, target, true) > nowMs) continue;
       if (report === null) {
         target.reportSeq += 1;
         report = this.reportOf(engine, target, nowMs);
@@ -303,9 +324,9 @@ export class AgentCore {
     return { ...queued, place: { ...place, turnMs, othersRequests } };
   }
 
-  /** When the next report of a target is due on a link. */
-  private dueMs(link: AgentLink, target: TargetState): number {
-    return link.sentState(target).pace.dueMs(this.paceOf(link, target));
+  /** When the next report of a target is due on a link; `along`: beside another one. */
+  private dueMs(link: AgentLink, target: TargetState, along = false): number {
+    return link.sentState(target).pace.dueMs(this.paceOf(link, target), along);
   }
 
   private paceOf(link: AgentLink, target: TargetState): PaceInput {

@@ -37,6 +37,29 @@ describe('a report is due', () => {
     expect(paced(10_000).dueMs({ ...QUIET, changed: true, othersSent: 1 })).toBe(10_005);
   });
 
+  test('half an interval early beside another one, where something changed and no turn is kept', () => {
+    const pace = paced(10_000);
+    const changed = { ...QUIET, changed: true };
+    expect(pace.dueMs(changed, true)).toBe(10_025);
+    expect(pace.dueMs({ ...QUIET, falling: true }, true)).toBe(10_200);
+    for (const kept of ['turn', 'lane'] as const) {
+      const input = { ...changed, [kept]: { index: 0, count: 4, phase: 0 } };
+      expect(pace.dueMs(input, true)).toBe(pace.dueMs(input));
+    }
+  });
+
+  test('an interval from the last over time, though each of them goes early', () => {
+    const pace = paced(0);
+    const changed = { ...QUIET, changed: true };
+    let reports = 0;
+    for (let nowMs = 1; nowMs <= 60_000; nowMs += 1) {
+      if (pace.dueMs(changed, true) > nowMs) continue;
+      pace.reported(changed, nowMs);
+      reports += 1;
+    }
+    expect(reports).toBeLessThanOrEqual(60_000 / 50 + 1);
+  });
+
   test('in turn while routers hold requests back: one link after the other, an interval each', () => {
     const dues = [0, 1, 2, 3].map((index) => {
       const pace = paced(10_000);

@@ -6,6 +6,8 @@
 //   nothing                               the longest interval
 //   routers hold requests back            in turn: each link at its own instant of every interval, unless that is long
 //
+//   along with another one               half an interval early: what leaves at once is one write here and one wake there
+//
 // Budget: one report an interval over time, up to `BURST` of them ahead of it. In turn, a router that is told of room
 // has it for itself until the next one is told, and what it sends meanwhile is in that one's report: so they do not all
 // release into the same room.
@@ -18,6 +20,8 @@
 const BURST = 4;
 /** Two reports on one link are never closer than this share of the interval. */
 const CLOSEST = 0.1;
+/** Share of an interval by which what is due goes along with what leaves on the same link. */
+export const ALONG = 0.5;
 const FALLING_INTERVALS = 4;
 /** No router waits longer for its turn: what it would wait for has changed by then, ms. */
 export const TURN_INTERVAL_MAX_MS = 100;
@@ -71,7 +75,13 @@ export class ReportPace {
     this.wholeMs = Math.max(this.wholeMs, nowMs) + input.intervalMs;
   }
 
-  dueMs(input: PaceInput): number {
+  /** `along`: another report leaves on the link. The budget is as it was: who goes early is early for the next one, too. */
+  dueMs(input: PaceInput, along = false): number {
+    const ordinary = input.changed && input.turn === null && input.lane === null;
+    return this.ownMs(input) - (along && ordinary ? ALONG * input.intervalMs : 0);
+  }
+
+  private ownMs(input: PaceInput): number {
     const { reportedMs } = this;
     const longestMs = reportedMs + input.longestMs;
     const { changed, falling } = input;
