@@ -1,16 +1,13 @@
 // The certificates of a router: of its listeners, and what those must prove whom it connects to. All are opened, and so
 // checked, before anything listens, and again when a new configuration names others.
 
+import { SaidLately } from '../../shared/lib/said-lately.ts';
 import type { PeerTrust } from '../../shared/runtime/http-pool.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { TlsStore, type TlsMaterial } from '../../shared/runtime/tls-material.ts';
 import type { HandshakeFailed, ServerTls } from '../../shared/runtime/tls-server.ts';
 import type { Listen, PeerTls } from './gateway-options.ts';
-
-/** The same words about the same address come again after this time, ms. */
-const SAY_AGAIN_MS = 60_000;
-const MAX_SAID = 1_024;
 
 export type TlsMetric = 'tls_certificate_not_after_seconds' | 'tls_handshake_failures_total';
 
@@ -26,7 +23,7 @@ export class RouterTls<Name extends string> {
   private readonly deps: RouterTlsDeps;
   private readonly store: TlsStore;
   private readonly listeners = new Map<Name, ServerTls>();
-  private readonly said = new Map<string, number>();
+  private readonly said = new SaidLately();
   private trusts: ReadonlyMap<string, PeerTrust> = new Map();
 
   /** Throws a `FleetError` with one line where files cannot be used. */
@@ -70,12 +67,8 @@ export class RouterTls<Name extends string> {
     const { runtime, metrics } = this.deps;
     return (remoteAddress, problem) => {
       metrics.add('tls_handshake_failures_total', { listener });
-      const nowMs = runtime.clock.nowMs();
       const words = `${listener} ${remoteAddress} ${problem}`;
-      const saidMs = this.said.get(words);
-      if (saidMs !== undefined && nowMs - saidMs < SAY_AGAIN_MS) return;
-      if (this.said.size >= MAX_SAID) this.said.clear();
-      this.said.set(words, nowMs);
+      if (!this.said.due(words, runtime.clock.nowMs())) return;
       runtime.log.info({ listener, remoteAddress, problem }, 'TLS handshake failed');
     };
   }

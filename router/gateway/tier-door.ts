@@ -11,6 +11,7 @@
 // reason, and said in the log once a minute: it is a mistake of an operator's, a clock, or an attack.
 
 import { FleetError } from '../../shared/errors.ts';
+import { SaidLately } from '../../shared/lib/said-lately.ts';
 import type { RegionId } from '../../shared/model/ids.ts';
 import type { Logger } from '../../shared/runtime/log.ts';
 import { mayReside, type Residency } from '../policy/region-filter.ts';
@@ -56,9 +57,6 @@ export interface TierDoorOptions {
   readonly onRefused: (reason: TierRefusal) => void;
 }
 
-/** The same words come again after this time, ms. */
-const SAY_AGAIN_MS = 60_000;
-
 export function openTierDoor(options: TierDoorOptions): Door {
   const refusals = new TierRefusals(options);
   return (call) => {
@@ -98,7 +96,7 @@ function contextOf(
 
 class TierRefusals {
   readonly #options: TierDoorOptions;
-  readonly #said = new Map<TierRefusal, number>();
+  readonly #said = new SaidLately();
 
   constructor(options: TierDoorOptions) {
     this.#options = options;
@@ -120,10 +118,7 @@ class TierRefusals {
 
   #say(reason: TierRefusal, fields: Readonly<Record<string, string>>): void {
     const { clock, log } = this.#options;
-    const nowMs = clock.nowMs();
-    const saidMs = this.#said.get(reason);
-    if (saidMs !== undefined && nowMs - saidMs < SAY_AGAIN_MS) return;
-    this.#said.set(reason, nowMs);
+    if (!this.#said.due(reason, clock.nowMs())) return;
     if (reason === 'residency') log.error(fields, 'region_not_allowed');
     else log.warn({ reason, ...fields }, 'context_refused');
   }

@@ -2,6 +2,7 @@
 // through which door is in the desks; this joins them.
 
 import { ChurnMap } from '../../shared/lib/churn.ts';
+import { SaidLately } from '../../shared/lib/said-lately.ts';
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
 import type { LeaseId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
@@ -36,8 +37,6 @@ export interface GlobalShellDeps {
 
 /** A region says with these that it knows nothing of us, of this request, or that it should not have got it. */
 const OUR_FAULT = /^status (401|403|421)$/;
-/** The same words about the same region come again after this time, ms. */
-const SAY_AGAIN_MS = 60_000;
 
 export class GlobalShell {
   readonly requests: RequestDesk<GlobalAttempt, GlobalDecision>;
@@ -49,7 +48,7 @@ export class GlobalShell {
   private readonly driver: CoreDriver<GlobalEvent, GlobalEffect>;
   /** Where each attempt under way went. */
   private readonly regionOf = new ChurnMap<LeaseId, RegionId>();
-  private readonly saidMs = new Map<string, number>();
+  private readonly said = new SaidLately();
 
   constructor(deps: GlobalShellDeps) {
     this.deps = deps;
@@ -177,10 +176,7 @@ export class GlobalShell {
     if (status === undefined) return;
     const { metrics, runtime } = this.deps;
     metrics.add('tier_refusals_total', { region, status });
-    const words = `${region} ${status}`;
-    const nowMs = runtime.clock.nowMs();
-    if (nowMs - (this.saidMs.get(words) ?? Number.NEGATIVE_INFINITY) < SAY_AGAIN_MS) return;
-    this.saidMs.set(words, nowMs);
+    if (!this.said.due(`${region} ${status}`, runtime.clock.nowMs())) return;
     if (another === null) {
       runtime.log.error({ region, status: Number(status) }, 'region_refuses_tier');
       return;

@@ -12,6 +12,7 @@ import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
+import { SaidLately } from '../lib/said-lately.ts';
 import type { LinkId } from '../model/ids.ts';
 import { MAX_HELLO_BYTES } from '../protocol/limits.ts';
 import type { CloseReason, Hello, RouterMessage } from '../protocol/messages.ts';
@@ -107,8 +108,6 @@ const VERDICT_TIMEOUT_MS = 10_000;
 /** Milliseconds for the head of an upgrade request. */
 const HEAD_TIMEOUT_MS = 5_000;
 const CLOSE_WAIT_MS = 1_500;
-const WARN_AGAIN_MS = 60_000;
-const MAX_WARNED = 256;
 
 export async function startLinkServer<
   H extends AnyHello,
@@ -144,7 +143,7 @@ class Links<
   readonly #upgrader: WebSocketServer;
   readonly #peers = new Map<LinkId, Peer>();
   readonly #sockets = new Set<WebSocket>();
-  readonly #warned = new Map<string, number>();
+  readonly #warned = new SaidLately();
   readonly #pending = new Pending();
   readonly #slices: LinkSlices;
   #stopBeat: () => void = () => undefined;
@@ -309,12 +308,7 @@ class Links<
 
   /** A child dials again and again: the same words come once a minute. */
   #warnOf(problem: string, warn: () => void): void {
-    const nowMs = this.#options.clock.nowMs();
-    const before = this.#warned.get(problem);
-    if (before !== undefined && nowMs - before < WARN_AGAIN_MS) return;
-    if (this.#warned.size >= MAX_WARNED) this.#warned.clear();
-    this.#warned.set(problem, nowMs);
-    warn();
+    if (this.#warned.due(problem, this.#options.clock.nowMs())) warn();
   }
 
   /** A head may be wrong in more than one way: it is refused once. */
