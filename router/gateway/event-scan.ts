@@ -313,6 +313,10 @@ function isDataLine(event: Buffer, at: number): boolean {
 
 /** The event's data lines, joined as the format says. */
 function dataOf(event: Buffer): string {
+  // One line, as nearly all events are.
+  if (isDataLine(event, 0) && event.indexOf(LF) === event.length - 2 && !event.includes(CR)) {
+    return event.toString('utf8', event[5] === SPACE ? 6 : 5, event.length - 2).trimEnd();
+  }
   const data: string[] = [];
   for (const line of event.toString('utf8').split(/\r\n|\n|\r/)) {
     if (line.startsWith('data:')) data.push(line.slice(line[5] === ' ' ? 6 : 5));
