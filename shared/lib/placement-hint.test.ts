@@ -56,10 +56,14 @@ describe('a hint', () => {
 test('no change of any one character is good', () => {
   const token = hints.sign(PLACEMENT, 'acme');
   fc.assert(
-    fc.property(fc.nat(token.length - 1), fc.constantFrom(...'aZ09-_.'), (at, char) => {
-      const other = `${token.slice(0, at)}${char}${token.slice(at + 1)}`;
-      expect(hints.open(other, 'acme', NOW).kind === 'good').toBe(other === token);
-    }),
+    fc.property(
+      fc.nat(token.length - 1),
+      fc.constantFrom('a', 'Z', '0', '9', '-', '_', '.'),
+      (at, char) => {
+        const other = `${token.slice(0, at)}${char}${token.slice(at + 1)}`;
+        expect(hints.open(other, 'acme', NOW).kind === 'good').toBe(other === token);
+      },
+    ),
   );
 });
 
