@@ -135,7 +135,7 @@ export class Upstream implements Dispatcher.DispatchHandler {
 
   start(): void {
     const { pool, path, headers, body } = this.order;
-    pool.dispatch({ method: 'POST', path, headers: { ...headers }, body, blocking: false }, this);
+    pool.dispatch({ method: 'POST', path, headers, body, blocking: false }, this);
   }
 
   /** Gives the first token more time, counted from now. */
