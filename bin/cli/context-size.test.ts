@@ -5,7 +5,8 @@ import { API_ROUTES } from '../../router/gateway/api-routes.ts';
 import { ContextDoor, signContext } from '../../router/gateway/tier-context.ts';
 import { parseFleet } from '../../shared/config/load.ts';
 import type { RegionId, RouterId } from '../../shared/model/ids.ts';
-import { MAX_CONTEXT_LENGTH, MAX_KEY } from '../../shared/protocol/limits.ts';
+import { MAX_CONTEXT_LENGTH } from '../../shared/model/signed-context.ts';
+import { MAX_KEY } from '../../shared/protocol/limits.ts';
 
 const KEY = { id: 'k'.repeat(64), secret: 'a-secret-of-20-chars' };
 const PATH = Object.values(API_ROUTES)

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { LeaseId, RegionId } from '../../shared/model/ids.ts';
 import { createLog } from '../../shared/runtime/log.ts';
 import { ManualTime } from '../../shared/runtime/manual-time.ts';
+import { systemTimers } from '../../shared/runtime/timers.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import { RegionConnections } from './connections.ts';
 import type { GlobalEvent } from './events.ts';
@@ -67,6 +68,9 @@ function connect(baseUrl: string, otherBaseUrls: readonly string[] = []) {
   return { connections, time, posted, isLooked };
 }
 
+/** Of the event loop: what is on its way has come. */
+const turn = (): Promise<void> => new Promise((resolve) => void systemTimers.after(0, resolve));
+
 let leases = 0;
 async function ask(connections: RegionConnections, result: AttemptResult = WHOLE): Promise<string> {
   const lease = `r.${(leases += 1)}` as LeaseId;
@@ -87,7 +91,7 @@ describe('a region whose name stands for two addresses', () => {
     const { port, hosts } = await twins();
     const { connections, time, isLooked } = connect(`http://region.test:${port}`);
     await isLooked;
-    await new Promise(setImmediate);
+    await turn();
     expect(await askMany(connections, 4)).toEqual(new Set(['127.0.0.1', '127.0.0.2']));
     expect(new Set(hosts)).toEqual(new Set([`region.test:${port}`]));
     const lost = await ask(connections, GONE);
@@ -101,8 +105,6 @@ describe('a region whose name stands for two addresses', () => {
 describe('a connection that stands ready', () => {
   const warmth = (posted: readonly GlobalEvent[]): boolean[] =>
     posted.flatMap((event) => (event.kind === 'warmth' ? [event.warm] : []));
-  /** An answer that has been given back, and its connection with it. */
-  const settled = () => new Promise(setImmediate);
 
   test('is one more than requests are under way, until it is closed', async () => {
     const { port } = await twins();
@@ -122,7 +124,7 @@ describe('a connection that stands ready', () => {
     connections.look(HOME);
     expect(warmth(posted)).toEqual([true, false, true]);
     for (const { close } of open.slice(0, -1)) close();
-    while (warmth(posted).length < 4) await settled();
+    while (warmth(posted).length < 4) await turn();
     expect(warmth(posted)).toEqual([true, false, true, false]);
   });
 
@@ -131,7 +133,7 @@ describe('a connection that stands ready', () => {
     const { connections, posted } = connect(`http://127.0.0.1:${port}`);
     await connections.with(HOME, async (pool) => {
       await (await pool.request({ path: '/', method: 'GET' })).body.text();
-      await settled();
+      await turn();
       connections.look(HOME);
       expect(warmth(posted)).toEqual([]);
     });

@@ -44,7 +44,7 @@ export function openAttempt(state: GlobalState, request: RequestState, opening: 
   state.leases.set(id, lease);
   region.breaker.sent(id, state.nowMs);
   if (region.silence.silent) region.silence.trial ??= id;
-  noteResumed(state, lease);
+  noteResumed(state, lease, isLight ? 0 : prefillMs);
   state.emit({
     kind: 'attempt',
     attempt: attemptOf(state, lease, { opening, deadlines }),

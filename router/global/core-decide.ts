@@ -24,7 +24,7 @@ import { waitFor } from './core-pause.ts';
 import { isInSight } from './core-regions.ts';
 import type { GlobalState, RegionPool, RequestState } from './core-state.ts';
 import { isTooLong, nearest, weigh, type Place, type Weighing } from './core-weigh.ts';
-import type { WaitsFor } from './waiting-room.ts';
+import type { WaitsFor } from './core-waiting.ts';
 
 export interface Verdict {
   readonly decision: GlobalDecision;

@@ -1,6 +1,6 @@
 // Pools that ask for time (429, 503, 529): nobody is sent there until then, and afterwards they are taken up in steps
-// (`ResumeRamp`), by their first tokens and by their own room: beyond one at a time only while their queue, with what this
-// router has sent since it was reported, is below the start threshold. What is more urgent than what was refused is not held back.
+// (`ResumeRamp`), by their first tokens and by their own room: beyond one at a time only while their queue, by their reports
+// and by what they owe this router, is below the start threshold. What is more urgent than what was refused is not held back.
 
 import { pauseUntilMs } from '../policy/pause.ts';
 import { ResumeRamp } from '../policy/resume-ramp.ts';
@@ -44,10 +44,10 @@ export function pauseFor(
   else pool.ramp.again(untilMs, priority);
 }
 
-/** An attempt goes to a pool that is taken up again. */
-export function noteResumed({ nowMs }: GlobalState, lease: LeaseState): void {
+/** An attempt goes to a pool that is taken up again: so much prefill, ms. */
+export function noteResumed({ nowMs }: GlobalState, lease: LeaseState, workMs: number): void {
   const { ramp } = lease.pool;
-  if (ramp?.concerns(lease.request.request.priority) === true) ramp.sent(lease.id, nowMs);
+  if (ramp?.concerns(lease.request.request.priority) === true) ramp.sent(lease.id, workMs, nowMs);
 }
 
 /** Looks at the queue: those whose time has come, and as many of each pool as it may be sent now. */
@@ -90,16 +90,20 @@ function opensMs(state: GlobalState, pool: RegionPool, priority: number): number
   const isPaused = pause !== null && pause.untilMs > state.nowMs;
   if (isPaused && priority >= pause.priority) return pause.untilMs;
   if (!ramp.concerns(priority) || ramp.isOver(pool.held, state.nowMs)) return null;
-  if (ramp.takes(hasRoom(state, pool))) return null;
+  if (ramp.takes(hasRoom(state, pool, ramp))) return null;
   return state.nowMs + NEXT_STEP_MS;
 }
 
-/** By its own figures, as they are and as they have been of late, and by what was sent since; unknown is no room. */
-function hasRoom(state: GlobalState, pool: RegionPool): boolean {
-  const { spillStartMs } = state.settings;
+/**
+ * By its own figures, as they are and as they have been of late, and by what it owes this router, which no report is too
+ * late to tell; unknown is no room.
+ */
+function hasRoom(state: GlobalState, pool: RegionPool, ramp: ResumeRamp): boolean {
   const queue = queueMs(state, pool);
   const last = pool.lastQueuesMs[1];
-  return queue !== null && last !== null && Math.max(queue, last) < spillStartMs;
+  if (queue === null || last === null) return false;
+  const owed = ramp.owedMs / Math.max(1, pool.sight?.readyReplicas ?? 0);
+  return Math.max(queue, last, owed) < state.settings.spillStartMs;
 }
 
 function letOutOf(

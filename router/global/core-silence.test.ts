@@ -6,7 +6,6 @@ import {
   attemptIn,
   attemptsIn,
   COMPLETE,
-  type GlobalRig,
   kindOf,
   tenantOf,
 } from './core.harness.ts';
@@ -32,7 +31,7 @@ const logged = (effects: ReturnType<GlobalRig['pass']>, code: string) =>
 describe('a region that stands still', () => {
   test('gets nothing new but one request at a time once three of its reports have not come', () => {
     const rig = asia();
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     seconds(rig, 2.75, 'sg', 'eu');
     expect(attemptIn(rig.arrive()).region).toBe('jp');
     expect(logged(seconds(rig, 0.5, 'sg', 'eu'), 'region_silent')).toHaveLength(1);
@@ -46,7 +45,7 @@ describe('a region that stands still', () => {
 
   test('has what it holds called back when that is overdue, and it is answered elsewhere', () => {
     const rig = asia();
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     const held = Array.from({ length: 20 }, () => attemptIn(rig.arrive()));
     const calledBack = aborted(seconds(rig, 4, 'sg', 'eu'));
     expect(calledBack).toHaveLength(20);
@@ -59,7 +58,7 @@ describe('a region that stands still', () => {
 
   test('keeps what has begun: a stream goes on or stalls by its own deadline', () => {
     const rig = asia();
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     const begun = attemptIn(rig.arrive());
     rig.handle({ kind: 'firstToken', lease: begun.lease });
     expect(aborted(seconds(rig, 12, 'sg', 'eu'))).toEqual([]);
@@ -67,7 +66,7 @@ describe('a region that stands still', () => {
 
   test('is given the time that a long prefill takes, and not more than the grace', () => {
     const rig = asia();
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     // 40,000 tokens at 8,000 a second.
     const long = attemptIn(
       rig.arrive({ prompts: [{ ...attemptPrompt(160_000), tokenIds: null }] }),
@@ -79,7 +78,7 @@ describe('a region that stands still', () => {
 
   test('keeps what no other region may serve, and goes on being asked for it', () => {
     const rig = asia({ tenants: { t: tenantOf(['jp']) } });
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     for (let n = 0; n < 3; n += 1) rig.arrive();
     expect(aborted(seconds(rig, 8, 'sg', 'eu'))).toEqual([]);
     expect(region(rig)?.silent).toBe(true);
@@ -106,7 +105,7 @@ describe('a region that stands still', () => {
     ],
   ])('is heard again by %s', (_, says) => {
     const rig = asia();
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     seconds(rig, 3.5, 'sg', 'eu');
     const trial = attemptIn(rig.arrive());
     expect(trial.region).toBe('jp');
@@ -121,6 +120,7 @@ describe('a region that stands still', () => {
 
   test('is not heard by a connection: whatever stands before it accepts those', () => {
     const rig = asia();
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     seconds(rig, 3.5, 'sg', 'eu');
     rig.handle({ kind: 'rtt', region: 'jp' as RegionId, rttMs: 15, over: 'connection' });
     expect(region(rig)?.silent).toBe(true);
@@ -130,7 +130,7 @@ describe('a region that stands still', () => {
 describe('a region whose reports alone are gone', () => {
   test('is used as before while it gives first tokens', () => {
     const rig = asia();
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     for (let n = 0; n < 8; n += 1) {
       const attempt = attemptIn(rig.arrive());
       expect(attempt.region).toBe('jp');
@@ -145,7 +145,7 @@ describe('a region whose reports alone are gone', () => {
 describe('a router that has stood still itself', () => {
   test('takes nobody for silent, and calls nothing back', () => {
     const rig = asia();
-    seconds(rig, 5, 'jp', 'sg', 'eu');
+    seconds(rig, 17, 'jp', 'sg', 'eu');
     const held = attemptIn(rig.arrive());
     rig.nowMs += 6_000;
     const woken = rig.handle({ kind: 'tick' });
@@ -155,6 +155,21 @@ describe('a router that has stood still itself', () => {
     expect(region(rig)?.silent).toBe(false);
     rig.end(held.lease, COMPLETE);
     expect(attemptsIn(rig.arrive())).toMatchObject([{ region: 'jp' }]);
+  });
+
+  test('does not take a region for silent that was never heard, as at its own start', () => {
+    const rig = new GlobalRig();
+    rig.nowMs = 100_000;
+    rig.join('near', 10);
+    for (let n = 0; n < 20; n += 1) {
+      rig.report('near');
+      rig.pass(1_000);
+    }
+    const { regions } = rig.core.status(rig.nowMs);
+    expect(regions.map(({ silent, seen }) => [silent, seen])).toEqual([
+      [false, true],
+      [false, false],
+    ]);
   });
 });
 

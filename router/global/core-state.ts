@@ -24,7 +24,7 @@ import { Smoothed } from '../policy/region-estimate.ts';
 import type { PoolSight } from '../policy/region-merge.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { RetryBudget } from '../policy/retry-budget.ts';
-import type { ReportGaps } from '../policy/region-silence.ts';
+import { newSilence, type ReportGaps, type Silence } from '../policy/region-silence.ts';
 import type { ResumeRamp } from '../policy/resume-ramp.ts';
 import { RegionRtt } from '../policy/rtt.ts';
 import { CreditPurse } from '../policy/spill-credit.ts';
@@ -32,7 +32,6 @@ import { SpillFlow } from '../policy/spill-demand.ts';
 import { SpillGate } from '../policy/spill-gate.ts';
 import { TurnPace } from '../policy/turn-pace.ts';
 import type { Named } from './core-conversation.ts';
-import { newSilence, type Silence } from './core-silence.ts';
 import type {
   ConversationHints,
   ConversationKeys,
@@ -42,7 +41,7 @@ import type {
   RegionProbe,
   TenantFacts,
 } from './events.ts';
-import { WaitingRoom } from './waiting-room.ts';
+import { WaitingRoom } from './core-waiting.ts';
 
 export interface GlobalCoreDeps {
   readonly routerId: RouterId;

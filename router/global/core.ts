@@ -23,7 +23,8 @@ import {
 } from './core-regions.ts';
 import { arrive, enter, forget, lookAtQueue, withdraw } from './core-requests.ts';
 import { spillMoves, STEP_MS, stepGates, tellDemand } from './core-spill.ts';
-import { forgiveOwnStall, heard, lookForSilence } from './core-silence.ts';
+import { lookForSilence } from './core-call-back.ts';
+import { forgiveOwnStall, heard } from './core-silence.ts';
 import {
   GlobalState,
   newRegion,

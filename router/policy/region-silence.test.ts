@@ -20,7 +20,6 @@ function heard(lateMs: (k: number) => number, count = 60): { gaps: ReportGaps; l
 
 describe('a link', () => {
   test('is overdue after three reports that have not come', () => {
-    expect(new ReportGaps().overdueMs(SECOND)).toBe(3_000);
     expect(heard(() => 0).gaps.overdueMs(SECOND)).toBe(3_000);
   });
 
@@ -43,7 +42,12 @@ describe('a link', () => {
     expect(heard((k) => (k === 30 ? 20_000 : k > 30 ? 0 : 0)).gaps.overdueMs(SECOND)).toBe(3_000);
   });
 
+  test('is not overdue before its habit is known', () => {
+    expect(heard(() => 0, 16).gaps.overdueMs(SECOND)).toBe(Number.POSITIVE_INFINITY);
+    expect(heard(() => 0, 17).gaps.overdueMs(SECOND)).toBe(3_000);
+  });
+
   test('is judged by the interval that was asked for', () => {
-    expect(heard(() => 0).gaps.overdueMs(250)).toBe(1_500);
+    expect(heard(() => 0).gaps.overdueMs(250)).toBe(2_000);
   });
 });

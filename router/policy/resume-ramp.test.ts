@@ -7,7 +7,7 @@ function fill(ramp: ResumeRamp, from: number, hasRoom = true): string[] {
   const sent: string[] = [];
   while (ramp.takes(hasRoom)) {
     sent.push(`${from}.${sent.length}`);
-    ramp.sent(sent.at(-1) as string, 0);
+    ramp.sent(sent.at(-1) as string, 100, 0);
   }
   return sent;
 }
@@ -52,7 +52,7 @@ describe('a target that had asked for time', () => {
   test('is taken up once nobody is held back, and not before anything was answered', () => {
     const ramp = new ResumeRamp(0, 0);
     expect(ramp.isOver(0, 1_000)).toBe(false);
-    ramp.sent('a', 1_000);
+    ramp.sent('a', 100, 1_000);
     expect(ramp.isOver(0, 1_000)).toBe(false);
     ramp.began('a', 1_100);
     expect([ramp.isOver(1, 1_100), ramp.isOver(0, 1_100)]).toEqual([false, true]);
@@ -73,8 +73,9 @@ describe('a target that had asked for time', () => {
         for (const [k, what] of steps.entries()) {
           if (what === 'send' && ramp.takes(hasRoom)) {
             owed.push(String(k));
-            ramp.sent(String(k), 0);
+            ramp.sent(String(k), 100, 0);
             expect(owed.length).toBeLessThanOrEqual(answered + 1);
+            expect(ramp.owedMs).toBe(100 * owed.length);
           } else if (what === 'again') {
             ramp.again(0, 0);
             owed.length = 0;

@@ -10,7 +10,9 @@
 const IDLE_MS = 30_000;
 
 export class ResumeRamp {
-  readonly #owed = new Set<string>();
+  /** Work of each attempt that is owed its first token, ms. */
+  readonly #owed = new Map<string, number>();
+  #owedMs = 0;
   #window = 1;
   #movedMs: number;
   #priority: number;
@@ -29,33 +31,40 @@ export class ResumeRamp {
     return this.#window;
   }
 
+  /** Work that is owed its first token, ms: what of the target's queue is sure to be there, however old its figures are. */
+  get owedMs(): number {
+    return this.#owedMs;
+  }
+
   /** Whether one more may go now. `hasRoom`: by what the target says of itself. */
   takes(hasRoom: boolean): boolean {
     const owed = this.#owed.size;
     return owed === 0 || (hasRoom && owed < this.#window);
   }
 
-  sent(attempt: string, nowMs: number): void {
-    this.#owed.add(attempt);
+  sent(attempt: string, workMs: number, nowMs: number): void {
+    this.#owed.set(attempt, workMs);
+    this.#owedMs += workMs;
     this.#movedMs = nowMs;
   }
 
   /** Its first token has come. */
   began(attempt: string, nowMs: number): void {
-    if (!this.#owed.delete(attempt)) return;
+    if (!this.#settle(attempt)) return;
     this.#window += 1;
     this.#movedMs = nowMs;
   }
 
   /** It has ended, and had no first token where it is still owed one. */
   ended(attempt: string, failed: boolean): void {
-    if (!this.#owed.delete(attempt)) return;
+    if (!this.#settle(attempt)) return;
     if (failed) this.#window = Math.max(1, Math.floor(this.#window / 2));
   }
 
   /** It asks for time anew: what it still answers of before says nothing of afterwards. */
   again(nowMs: number, priority: number): void {
     this.#owed.clear();
+    this.#owedMs = 0;
     this.#window = 1;
     this.#movedMs = nowMs;
     this.#priority = Math.min(this.#priority, priority);
@@ -66,5 +75,13 @@ export class ResumeRamp {
     if (held > 0) return false;
     const grown = this.#window > 1 && this.#owed.size < this.#window;
     return grown || nowMs - this.#movedMs >= IDLE_MS;
+  }
+
+  #settle(attempt: string): boolean {
+    const workMs = this.#owed.get(attempt);
+    if (workMs === undefined) return false;
+    this.#owed.delete(attempt);
+    this.#owedMs = this.#owed.size === 0 ? 0 : this.#owedMs - workMs;
+    return true;
   }
 }

@@ -1,7 +1,7 @@
 // Whether what a global router signs for each request of a tenant (router/gateway/tier-context.ts) stays within what a region
 // reads: its lists of regions, their zones and the revisions of a model go along with every one.
 
-import { MAX_CONTEXT_LENGTH } from '../protocol/limits.ts';
+import { MAX_CONTEXT_LENGTH } from '../model/signed-context.ts';
 import type { Problem } from './diagnostics.ts';
 import type { FleetConfig, RegionConfig, TenantConfig } from './schema.ts';
 

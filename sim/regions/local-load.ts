@@ -24,6 +24,7 @@ export function loadLocally(world: RegionsWorld, region: ModelledRegion, load: L
         answerTokens: 0,
         firstToken: () => {},
         failed: () => {},
+        refused: () => {},
       });
       next();
     });

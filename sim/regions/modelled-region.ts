@@ -49,6 +49,8 @@ export class ModelledRegion implements ReachedRegion {
         ask.ended({ kind: 'complete', usage }, true);
       },
       failed: () => ask.ended(DEAD, false),
+      refused: (retryAfterMs) =>
+        ask.ended({ kind: 'backPressure', status: 429, retryAfterMs }, false),
     };
     router?.arrived(from, attempt.seq);
     this.model.take(at, work);

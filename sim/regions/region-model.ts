@@ -14,6 +14,9 @@ export interface RegionShape {
   /** Prefill of one replica. */
   readonly tokensPerMs: number;
   readonly holdMs: number;
+  /** From so much of a queue on it asks for `retryMs`, ms; absent: it never does. */
+  readonly refusesAtMs?: number;
+  readonly retryMs?: number;
 }
 
 export interface RegionWork {
@@ -23,6 +26,7 @@ export interface RegionWork {
   readonly answerTokens: number;
   firstToken(cachedTokens: number): void;
   failed(): void;
+  refused(retryAfterMs: number): void;
 }
 
 interface Waiting {
@@ -44,6 +48,8 @@ export class RegionModel {
   #turn = 0;
   #woken = false;
   #alive = true;
+  /** What has become due while it stood still; null: it does not. */
+  #due: (() => void)[] | null = null;
   /** Served so far. */
   firstTokens = 0;
 
@@ -61,6 +67,22 @@ export class RegionModel {
 
   get alive(): boolean {
     return this.#alive;
+  }
+
+  get still(): boolean {
+    return this.#due !== null;
+  }
+
+  /** Nothing comes from it any more, and nothing goes on in it, until it is thawed. */
+  freeze(): void {
+    this.#due ??= [];
+  }
+
+  thaw(): void {
+    const due = this.#due ?? [];
+    this.#due = null;
+    for (const task of due) task();
+    this.#move();
   }
 
   /** Everything under way fails, and nothing more is taken, until it is revived with empty caches. */
@@ -81,6 +103,11 @@ export class RegionModel {
   take(router: number, work: RegionWork): void {
     if (!this.#alive) {
       work.failed();
+      return;
+    }
+    const { refusesAtMs = Number.POSITIVE_INFINITY, retryMs = 1_000 } = this.shape;
+    if (!this.still && this.queueMs() >= refusesAtMs) {
+      work.refused(retryMs);
       return;
     }
     this.#open.add(work);
@@ -124,7 +151,7 @@ export class RegionModel {
   }
 
   #move(): void {
-    for (;;) {
+    while (!this.still) {
       const next = this.#nextQueue();
       if (next === null) return;
       const place = this.#idlest();
@@ -142,11 +169,15 @@ export class RegionModel {
     const { nowMs } = this.#timeline;
     const doneMs = Math.max(nowMs, this.#busyUntilMs[place] ?? 0) + workMs;
     this.#busyUntilMs[place] = doneMs;
-    this.#timeline.at(doneMs, () => {
+    const done = (): void => {
       if (!this.#open.delete(work)) return;
       this.#kept.set(work.conversation, work.promptTokens + work.answerTokens);
       this.firstTokens += 1;
       work.firstToken(cachedTokens);
+    };
+    this.#timeline.at(doneMs, () => {
+      if (this.#due === null) done();
+      else this.#due.push(done);
     });
   }
 

@@ -100,7 +100,7 @@ export class RegionRouter {
 
   #look(): void {
     this.#timeline.after(LOOK_MS, () => this.#look());
-    if (!this.#parts.model.alive) return;
+    if (!this.#parts.model.alive || this.#parts.model.still) return;
     const { nowMs } = this.#timeline;
     const report = this.#report();
     const queue = Math.max(QUEUE_FLOOR_MS, this.#queueMs(report) ?? 0);

@@ -12,6 +12,8 @@ export interface WireDelays {
   /** From the region to the global router, ms: how late reports and grants are. */
   readonly upMs: number;
   readonly downMs: number;
+  /** What each message up is late by beside that, ms; absent: nothing. */
+  readonly spreadMs?: () => number;
 }
 
 export interface WireEnds {
@@ -27,6 +29,8 @@ export class RegionWire {
   readonly #delays: WireDelays;
   readonly #ends: WireEnds;
   #open = true;
+  /** When the last message up is to arrive: none overtakes another. */
+  #upAtMs = 0;
 
   constructor(
     id: LinkId,
@@ -40,7 +44,10 @@ export class RegionWire {
   }
 
   up(message: RegionChildMessage): void {
-    this.#later(this.#delays.upMs, () => this.#ends.toGlobal(message));
+    const { upMs, spreadMs } = this.#delays;
+    const { nowMs } = this.#timeline;
+    this.#upAtMs = Math.max(this.#upAtMs, nowMs + upMs + (spreadMs?.() ?? 0));
+    this.#later(this.#upAtMs - nowMs, () => this.#ends.toGlobal(message));
   }
 
   down(message: RegionParentMessage): void {

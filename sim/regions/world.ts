@@ -37,6 +37,8 @@ export interface WorldOptions {
   readonly tenants?: ReadonlyMap<string, TenantFacts>;
   /** Reports come so much later than the way takes: of each link between these, ms. */
   readonly lateMs: readonly [least: number, most: number];
+  /** Each report by so much more, at most, and by a time of its own, ms; absent: none. */
+  readonly spreadMs?: number;
 }
 
 /** One second, as it truly was and as the controllers had it. */
@@ -164,9 +166,11 @@ export class RegionsWorld {
     const [least, most] = this.#options.lateMs;
     const lateMs = least + (most - least) * this.random.next();
     const delayMs = region.rttMs / 2;
+    const { spreadMs } = this.#options;
+    const spread = spreadMs === undefined ? {} : { spreadMs: () => spreadMs * this.random.next() };
     const id = `g${k}:${region.id}:${(this.#links += 1)}` as LinkId;
     const wire = new RegionWire(id, this.timeline, {
-      delays: { upMs: delayMs + lateMs, downMs: delayMs },
+      delays: { upMs: delayMs + lateMs, downMs: delayMs, ...spread },
       ends: {
         toGlobal: (message) => host.heard(id, region.id, message),
         toRegion: (message) => router.heard(id, message),
