@@ -11,7 +11,6 @@ import {
   curveOf,
   loadOf,
   meanPromptMs,
-  ownCurve,
   poolCurve,
   viewOf,
   withOwnMs,
@@ -84,10 +83,12 @@ export function weighLoads(state: RegionalState, request: RequestState): void {
   const received = FIGURE.receivedMs * targets.length;
   const { holdMs } = view;
   const fallback = lazily(() => poolCurve(request.pool));
+  let borrowed: Sums | null = null;
   for (let k = 0; k < count; k += 1) {
     const place = places[k] as number;
     const bits = standing[place] as number;
-    if ((bits & STANDING.common) === 0) {
+    const hasCurve = (bits & STANDING.curve) !== 0;
+    if ((bits & STANDING.told) === 0 || (!hasCurve && !fallback().learned)) {
       weighPlainly(state, k, fallback);
       continue;
     }
@@ -95,12 +96,13 @@ export function weighLoads(state: RegionalState, request: RequestState): void {
     let waitMs = backlogNowMs(view, figures[waiting + place] as number, ageMs);
     if ((bits & STANDING.more) !== 0) {
       const target = weighing.target(k);
-      waitMs = withOwnMs(view, target, { ms: waitMs, curve: ownCurve(target) });
+      waitMs = withOwnMs(view, target, { ms: waitMs, curve: curveOf(target, fallback).curve });
     }
     const noSlot = (bits & STANDING.noSlot) !== 0;
     weighing.setLearnedLoad(k, noSlot || waitMs >= holdMs, (bits & STANDING.closed) !== 0);
     waits[k] = waitMs;
-    prefills[k] = sums.ms(k, place);
+    if (!hasCurve) borrowed ??= new Sums(weighing, curvesOf(fallback().curve));
+    prefills[k] = hasCurve || borrowed === null ? sums.ms(k, place) : borrowed.ms(k, 0);
   }
 }
 

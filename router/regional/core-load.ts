@@ -57,11 +57,6 @@ export function curveOf(target: TargetState, fallback: () => CurveChoice): Curve
   return own === null ? fallback() : { curve: own, learned: true };
 }
 
-/** Of a target that figures alone tell of, which has one (core-roster.ts). */
-export function ownCurve({ report }: TargetState): CostCurve {
-  return report?.prefillCost ?? ASSUMED_CURVE;
-}
-
 export function loadOf(target: TargetState, options: LoadOptions): Load {
   return target.replica.lostMs === null ? reportedLoad(target, options) : lostLoad(target, options);
 }

@@ -6,11 +6,11 @@ import { backlogNowMs } from '../policy/sight.ts';
 import {
   curveOf,
   loadOf,
-  ownCurve,
   poolCurve,
   viewOf,
   wakeInMs,
   withOwnMs,
+  type CurveChoice,
   type Load,
 } from './core-load.ts';
 import { FIGURE, STANDING } from './core-roster.ts';
@@ -24,7 +24,7 @@ const ROOM: Room = { full: false, roomAtMs: null };
 /** Fit for users, slow or not. The pool's roster has been brought up to date. */
 export function serves({ roster }: PoolState, place: number): boolean {
   const { standing, figures, targets } = roster;
-  if (((standing[place] as number) & STANDING.common) !== 0) return true;
+  if (((standing[place] as number) & STANDING.fit) !== 0) return true;
   const { replica } = targets[place] as TargetState;
   const ready = figures[FIGURE.serves * targets.length + place] === 1;
   return ready && replica.state !== 'out' && !replica.down;
@@ -36,10 +36,11 @@ export function roomNow(state: RegionalState, pool: PoolState, place: number): R
   const standing = pool.roster.standing[place] as number;
   const { settings, nowMs } = state;
   const view = viewOf(state, pool);
-  if ((standing & STANDING.common) === 0) {
+  const fallback = (): CurveChoice => poolCurve(pool);
+  const hasCurve = (standing & STANDING.curve) !== 0;
+  if ((standing & STANDING.told) === 0 || (!hasCurve && !fallback().learned)) {
     const target = targets[place] as TargetState;
-    const chosen = curveOf(target, () => poolCurve(pool));
-    return loadOf(target, { ...chosen, settings, view, nowMs });
+    return loadOf(target, { ...curveOf(target, fallback), settings, view, nowMs });
   }
   if ((standing & STANDING.noSlot) !== 0) return NO_ROOM;
   const reported = figures[FIGURE.waitingPrefillMs * targets.length + place] as number;
@@ -49,7 +50,7 @@ export function roomNow(state: RegionalState, pool: PoolState, place: number): R
   let slotWaitMs = 0;
   if ((standing & STANDING.more) !== 0) {
     const target = targets[place] as TargetState;
-    waitMs = withOwnMs(view, target, { ms: shrinks, curve: ownCurve(target) });
+    waitMs = withOwnMs(view, target, { ms: shrinks, curve: curveOf(target, fallback).curve });
     slotWaitMs = target.report?.slotWaitMs ?? 0;
   }
   const overMs = waitMs - view.holdMs;

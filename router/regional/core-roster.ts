@@ -47,21 +47,22 @@ export const FIGURES = 17;
 
 /** What holds of a target, a bit each. */
 export const STANDING = {
-  /**
-   * Figures alone say how it stands: its reports come and say what waits and what it costs, and it is fit for users. Of
-   * others no other bit is set.
-   */
-  common: 1,
-  /** As many are inside as may be; and nobody knows when one will leave. */
-  noSlot: 2,
-  closed: 4,
-  /** More waits there than its report's prefill: this router's own work, or for a slot. */
-  more: 8,
+  /** Ready and in use: no question is left but for the request's own. Of others no other bit is set. */
+  fit: 1,
   /** It has asked to be left alone, now or before. */
-  paused: 16,
+  paused: 2,
+  /** Its reports come and say what waits: where its cost curve is known too, figures alone say how it stands. */
+  told: 4,
+  /** It has a cost curve of its own. */
+  curve: 8,
+  /** As many are inside as may be; and nobody knows when one will leave. Only of those that have told. */
+  noSlot: 16,
+  closed: 32,
+  /** More waits there than its report's prefill: this router's own work, or for a slot. Only of those that have told. */
+  more: 64,
 } as const;
 /** In `standing`, until the next `sync`. */
-const TOUCHED = 32;
+const TOUCHED = 128;
 /** Models whose limits are kept. */
 const MODELS_MAX = 8;
 
@@ -76,6 +77,8 @@ export class Roster {
   #figures = new Float64Array(0);
   #slots = new Int32Array(0);
   #standing = new Uint8Array(0);
+  /** Of the pool; unknown once a target's curve has become another one. */
+  #median: CostCurve | null | undefined;
   /** Places that were touched since the last `sync`, each once. */
   readonly #touched: number[] = [];
   #stale = true;
@@ -156,7 +159,11 @@ export class Roster {
    */
   medianCurve(): CostCurve | null {
     this.sync();
-    const { targets } = this;
+    if (this.#median === undefined) this.#median = this.#medianOf(this.targets);
+    return this.#median;
+  }
+
+  #medianOf(targets: readonly TargetState[]): CostCurve | null {
     const typical = this.#figures.subarray(
       FIGURE.typicalMs * targets.length,
       (FIGURE.typicalMs + 1) * targets.length,
@@ -188,8 +195,10 @@ export class Roster {
     const degraded = FIGURE.degraded * this.#targets.length + k;
     this.#standing[k] = standingOf(target);
     write(into, FIGURE.receivedMs, target.receivedMs);
-    if (report === this.#reports[k]) return;
+    const before = this.#reports[k];
+    if (report === before) return;
     this.#reports[k] = report;
+    if (!isSame(before?.prefillCost ?? null, report?.prefillCost ?? null)) this.#median = undefined;
     if (this.#figures[degraded] === 1) this.#degraded -= 1;
     if (report === null) forgetFigures(into);
     else writeFigures(into, report);
@@ -214,20 +223,26 @@ export class Roster {
       this.#touched.push(k);
     }
     this.#limits.clear();
+    this.#median = undefined;
     this.#degraded = 0;
   }
 }
 
 function standingOf(target: TargetState): number {
-  const { report, replica, unackedSums, openSums, pausedUntilMs } = target;
-  if (replica.state === 'out' || replica.down || replica.lostMs !== null) return 0;
-  if (report === null || report.prefillCost === null || report.waitingPrefillMs === null) return 0;
-  if (report.phase !== 'ready') return 0;
+  const { report, replica, pausedUntilMs } = target;
+  if (replica.state === 'out' || replica.down || report?.phase !== 'ready') return 0;
+  const bits = STANDING.fit | (pausedUntilMs > 0 ? STANDING.paused : 0);
+  return replica.lostMs === null ? bits | toldBy(target, report) : bits;
+}
+
+function toldBy(target: TargetState, report: ReplicaReport): number {
+  if (report.waitingPrefillMs === null) return 0;
+  const { unackedSums, openSums } = target;
   const slotWaitMs = report.slotWaitMs ?? 0;
-  let bits: number = STANDING.common;
+  let bits: number = STANDING.told;
+  if (report.prefillCost !== null) bits |= STANDING.curve;
   if (isFilled(target, report)) bits |= STANDING.noSlot | (slotWaitMs <= 0 ? STANDING.closed : 0);
   if (slotWaitMs > 0 || unackedSums.prompt > 0 || openSums.prompt > 0) bits |= STANDING.more;
-  if (pausedUntilMs > 0) bits |= STANDING.paused;
   return bits;
 }
 
@@ -236,6 +251,17 @@ function isFilled({ unacked }: TargetState, { running, runningMax }: ReplicaRepo
   let inside = running;
   for (const { facts } of unacked) inside += facts.requests ?? 1;
   return inside >= runningMax;
+}
+
+function isSame(a: CostCurve | null, b: CostCurve | null): boolean {
+  if (a === null || b === null) return a === b;
+  return (
+    a.baseMs === b.baseMs &&
+    a.frontMsPerToken === b.frontMsPerToken &&
+    a.linearMsPerToken === b.linearMsPerToken &&
+    a.contextMsPerToken2 === b.contextMsPerToken2 &&
+    a.stepTokens === b.stepTokens
+  );
 }
 
 /** Where a target's figures are written. */

@@ -1,9 +1,9 @@
 // Every target of a pool as seen by one request: removed, with the reason, or with its costs.
 //
 // A pool may have a thousand targets, and a request looks at each: so the common case reads numbers
-// only (`core-roster.ts`) and writes numbers only (`core-weighing.ts`). Common is a target whose
-// reports come, whose agent has learned its cost curve and says what waits there; the others go the
-// plain way, through the functions that say what is meant. `core-weigh.test.ts` holds both against a
+// only (`core-roster.ts`) and writes numbers only (`core-weighing.ts`). Common is a target that is fit for
+// users, whose reports come and say what waits there; the others go the plain way, through the functions that
+// say what is meant. `core-weigh.test.ts` holds both against a
 // version that is plain throughout.
 
 import type { ReplicaReport } from '../../shared/model/report.ts';
@@ -44,7 +44,7 @@ function weighWithout(state: RegionalState, request: RequestState, slow: SlowOut
 }
 
 /** Of a target that has asked to be left alone, the plain way tells until when. */
-const NOT_PAUSED = STANDING.common | STANDING.paused;
+const NOT_PAUSED = STANDING.fit | STANDING.paused;
 
 function filterPool(state: RegionalState, request: RequestState, slow: SlowOut): void {
   const { weighing, nowMs } = state;
@@ -59,7 +59,7 @@ function filterPool(state: RegionalState, request: RequestState, slow: SlowOut):
   for (let place = 0; place < limits.length; place += 1) {
     if (
       plain &&
-      ((standing[place] as number) & NOT_PAUSED) === STANDING.common &&
+      ((standing[place] as number) & NOT_PAUSED) === STANDING.fit &&
       least.fits(figures[p95 + place] as number, limits[place] as number)
     ) {
       weighing.add(place);

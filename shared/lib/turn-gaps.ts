@@ -6,6 +6,8 @@
 // touched would count as live, and nobody new would come in before engines that do nothing. Where hardly any turn is
 // gone on from, nothing is kept for one: τ is the least.
 
+import { kthSmallest } from './select.ts';
+
 const SAMPLES = 256;
 const LEAST_MS = 1_000;
 const MOST_MS = 60_000;
@@ -91,8 +93,12 @@ export class TurnGaps {
     if (this.isRare(nowMs)) return LEAST_MS;
     const watchedMs = nowMs - this.sinceMs;
     if (this.samples.length < ENOUGH) return null;
-    const sorted = [...this.samples].sort((a, b) => a - b);
-    const p90 = sorted[Math.floor(0.9 * (sorted.length - 1))] ?? LEAST_MS;
+    const { length } = this.samples;
+    const p90 = kthSmallest(
+      Float64Array.from(this.samples),
+      length,
+      Math.floor(0.9 * (length - 1)),
+    );
     if (watchedMs < Math.min(WATCHED_MS, WATCHED_TIMES * p90)) return null;
     return Math.min(MOST_MS, Math.max(LEAST_MS, p90));
   }
