@@ -359,6 +359,18 @@ describe('a synthetic generation through the whole path', () => {
     await until(() => tier.lines.some(({ msg }) => msg === 'streams_pass'));
   });
 
+  test('begins with a change of the file, and comes as often as that says', async () => {
+    const { home, tier } = await two();
+    const { reloadable } = tier.options;
+    const probed = (): number =>
+      home.told.filter(({ context }) => context.tenant === 'spillway-probe').length;
+    // None is due for an hour: a shorter interval counts for the one before too.
+    tier.router.reload({ ...reloadable, probes: { ...PROBES, intervalMs: 3_600_000 } });
+    await until(() => probed() === 1);
+    tier.router.reload({ ...reloadable, probes: PROBES });
+    await until(() => probed() === 3);
+  });
+
   test('asks the next model where the first generates nothing, and shows no region that is gone', async () => {
     const { home, far, tier } = await two({ reloadable: { probes: PROBES } });
     const row = { revision: 'unknown', maxModelLen: null };
