@@ -7,10 +7,11 @@
 //
 // The body is checked when it has come; all else before a byte of it is read.
 
-import { createHmac, createSecretKey, hash, timingSafeEqual, type KeyObject } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
+import { HmacSha256 } from '../../shared/lib/hmac-sha256.ts';
 import type { RegionId, RouterId } from '../../shared/model/ids.ts';
-import { MAX_CONTEXT_LENGTH } from '../../shared/protocol/limits.ts';
+import { MAX_CONTEXT_LENGTH } from '../../shared/model/signed-context.ts';
 import { SeenAttempts } from './seen-attempts.ts';
 import { tierClaims, type TierClaims } from './tier-claims.ts';
 
@@ -84,7 +85,7 @@ const HEADER = z.object({ alg: z.literal('HS256'), typ: z.literal('JWT'), kid: z
 interface ReadyKey {
   /** The token's first part. */
   readonly head: string;
-  readonly secret: KeyObject;
+  readonly secret: HmacSha256;
 }
 
 const READY = new WeakMap<TierKey, ReadyKey>();
@@ -119,7 +120,7 @@ export function signContext(
   };
   const { head, secret } = readyOf(to.key);
   const signed = `${head}.${encoded(claims)}`;
-  return `${signed}.${mac(signed, secret)}`;
+  return `${signed}.${secret.of(signed)}`;
 }
 
 /** The receiving side of one region. */
@@ -173,14 +174,14 @@ export class ContextDoor {
     if (second < 0 || token.includes('.', second + 1)) return 'malformed';
     const secret = this.#keyFor(token.slice(0, first));
     if (typeof secret === 'string') return secret;
-    const wanted = Buffer.from(mac(token.slice(0, second), secret));
+    const wanted = Buffer.from(secret.of(token.slice(0, second)));
     const given = Buffer.from(token.slice(second + 1));
     if (given.length !== wanted.length || !timingSafeEqual(given, wanted)) return 'signature';
     return tierClaims(decoded(token.slice(first + 1, second))) ?? 'malformed';
   }
 
   /** A head of our own making is known by its text; another may say the same in other words. */
-  #keyFor(head: string): KeyObject | ContextRefusal {
+  #keyFor(head: string): HmacSha256 | ContextRefusal {
     const known = this.#keys.byHead.get(head);
     if (known !== undefined) return known;
     const header = HEADER.safeParse(decoded(head));
@@ -204,17 +205,12 @@ export class ContextDoor {
 
 /** Whether this is the body that the context was made for. */
 export function isBody(body: Uint8Array, bodySha256: string): boolean {
-  const given = Buffer.from(bodySha256, 'base64url');
-  const wanted = Buffer.from(bodyDigest(body), 'base64url');
-  return given.length === wanted.length && timingSafeEqual(given, wanted);
+  // No secret is compared: whoever sends the body can hash it.
+  return bodyDigest(body) === bodySha256;
 }
 
 function bodyDigest(body: Uint8Array): string {
   return hash('sha256', body, 'base64url');
-}
-
-function mac(text: string, secret: KeyObject): string {
-  return createHmac('sha256', secret).update(text).digest('base64url');
 }
 
 function encoded(value: object): string {
@@ -231,8 +227,8 @@ function decoded(part: string): unknown {
 }
 
 interface Keys {
-  readonly byHead: ReadonlyMap<string, KeyObject>;
-  readonly byId: ReadonlyMap<string, KeyObject>;
+  readonly byHead: ReadonlyMap<string, HmacSha256>;
+  readonly byId: ReadonlyMap<string, HmacSha256>;
 }
 
 function keysOf(keys: readonly TierKey[]): Keys {
@@ -246,7 +242,7 @@ function readyOf(key: TierKey): ReadyKey {
   let ready = READY.get(key);
   if (ready === undefined) {
     const head = encoded({ alg: 'HS256', typ: 'JWT', kid: key.id });
-    ready = { head, secret: createSecretKey(Buffer.from(key.secret)) };
+    ready = { head, secret: new HmacSha256(key.secret) };
     READY.set(key, ready);
   }
   return ready;
