@@ -6,6 +6,7 @@ import {
   attemptIn,
   attemptsIn,
   COMPLETE,
+  GlobalRig,
   kindOf,
   tenantOf,
 } from './core.harness.ts';
