@@ -21,11 +21,7 @@ import type { RegionalState, RequestState } from './core-state.ts';
 import { COLUMN, type Weighing } from './core-weighing.ts';
 
 /** Figures of curves: of a roster's targets, or of one for all of a pool. */
-interface Curves {
-  readonly figures: Float64Array;
-  /** Of targets. */
-  readonly count: number;
-}
+type Curves = Pick<Roster, 'figures' | 'count'>;
 
 /** A curve as that of the only target. */
 function curvesOf(curve: CostCurve): Curves {
@@ -77,10 +73,11 @@ export function weighLoads(state: RegionalState, request: RequestState): void {
   const { columns, places, count } = weighing;
   const waits = columns[COLUMN.waitMs] as Float64Array;
   const prefills = columns[COLUMN.prefillMs] as Float64Array;
-  const { figures, standing, targets } = request.pool.roster;
-  const sums = new Sums(weighing, { figures, count: targets.length });
-  const waiting = FIGURE.waitingPrefillMs * targets.length;
-  const received = FIGURE.receivedMs * targets.length;
+  const { roster } = request.pool;
+  const { figures, standing } = roster;
+  const sums = new Sums(weighing, roster);
+  const waiting = FIGURE.waitingPrefillMs * roster.count;
+  const received = FIGURE.receivedMs * roster.count;
   const { holdMs } = view;
   const fallback = lazily(() => poolCurve(request.pool));
   let borrowed: Sums | null = null;
@@ -127,15 +124,15 @@ export function weighCosts(state: RegionalState, request: RequestState): void {
   const { weighing, settings } = state;
   const { pool } = request;
   const { roster } = pool;
-  const { figures, targets } = roster;
+  const { figures } = roster;
   const { columns, places, count } = weighing;
   const waits = columns[COLUMN.waitMs] as Float64Array;
   const prefills = columns[COLUMN.prefillMs] as Float64Array;
   const costs = columns[COLUMN.costMs] as Float64Array;
   const common = new CommonFigures(weighing, roster);
-  const itl = FIGURE.itlMs * targets.length;
-  const kvUsageRatio = FIGURE.kvUsageRatio * targets.length;
-  const preemptions = FIGURE.preemptionsPerMin * targets.length;
+  const itl = FIGURE.itlMs * roster.count;
+  const kvUsageRatio = FIGURE.kvUsageRatio * roster.count;
+  const preemptions = FIGURE.preemptionsPerMin * roster.count;
   const fallback = lazily(() => poolCurve(pool));
   const outputTokens = Math.min(
     request.request.maxTokens ?? Number.POSITIVE_INFINITY,
@@ -185,8 +182,8 @@ class CommonFigures {
   constructor(weighing: Weighing, roster: Roster) {
     this.#weighing = weighing;
     this.#roster = roster;
-    const { figures, targets } = roster;
-    const itl = FIGURE.itlMs * targets.length;
+    const { figures } = roster;
+    const itl = FIGURE.itlMs * roster.count;
     let least = Number.POSITIVE_INFINITY;
     for (let k = 0; k < weighing.count; k += 1) {
       const itlMs = figures[itl + (weighing.places[k] as number)] as number;
@@ -207,11 +204,11 @@ class CommonFigures {
 
   #median(figure: number): number | null {
     const { count, places } = this.#weighing;
-    const { figures, targets } = this.#roster;
+    const { figures, count: targets } = this.#roster;
     const known = new Float64Array(count);
     let size = 0;
     for (let k = 0; k < count; k += 1) {
-      const value = figures[figure * targets.length + (places[k] as number)] as number;
+      const value = figures[figure * targets + (places[k] as number)] as number;
       if (!Number.isNaN(value)) known[size++] = value;
     }
     return size === 0 ? null : kthSmallest(known, size, (size - 1) >> 1);

@@ -110,7 +110,12 @@ export class Roster {
     return this.#targets;
   }
 
-  /** Figure f of the target at place k is at `f · targets + k`; as of the last `sync`. */
+  /** Of targets, as of the last `sync`. */
+  get count(): number {
+    return this.#standing.length;
+  }
+
+  /** Figure f of the target at place k is at `f · count + k`; as of the last `sync`. */
   get figures(): Float64Array {
     return this.#figures;
   }
