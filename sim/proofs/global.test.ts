@@ -1,8 +1,11 @@
 // The short part of `npm run prove -- global`: one world of each kind, and the controls that must fail.
 
 import { describe, expect, test } from 'vitest';
+import { GlobalCore } from '../../router/global/core.ts';
+import type { GlobalEvent } from '../../router/global/events.ts';
 import { ConversationMemory } from '../../router/policy/affinity.ts';
 import { OwnSends } from '../../router/policy/own-sends.ts';
+import { TurnPace } from '../../router/policy/turn-pace.ts';
 import { without } from '../world/without.ts';
 import {
   breachesOf,
@@ -15,7 +18,14 @@ import {
   suddenFailures,
   withoutCredits,
 } from './global.ts';
-import { measureAffinity, measureFlood, measurePeak, measureSudden } from './global-worlds.ts';
+import {
+  measureAffinity,
+  measureFlood,
+  measurePeak,
+  measureSudden,
+  type FloodFigures,
+  type FloodShape,
+} from './global-worlds.ts';
 
 const HISTORIES = 300;
 
@@ -36,7 +46,41 @@ describe('two small neighbours of a region beyond its capacity', () => {
   test('control: are flooded where credits are off', () => {
     expect(floodFailures(withoutCredits(() => measureFlood(shape)))).not.toEqual([]);
   });
+
+  test('are not flooded where clients send one id for everything, and find a beginning that all share', () => {
+    const figures = floodUnderOneId(shape);
+    expect(figures.flatMap(floodFailures)).toEqual([]);
+    expect(figures[0]?.spills).toBeGreaterThan(100);
+  });
+
+  test('control: are flooded by such an id where it counts however many come under it', () => {
+    without(TurnPace.prototype, { name: 'isCrowded', make: () => () => false }, () => {
+      expect(floodUnderOneId(shape).flatMap(floodFailures)).not.toEqual([]);
+    });
+  });
 });
+
+/** Every request under one id, and most of each in the cache, as an engine says that has a long beginning of all of them. */
+function floodUnderOneId(shape: FloodShape): FloodFigures[] {
+  const figures: FloodFigures[] = [];
+  const make = (handle: GlobalCore['handle']): GlobalCore['handle'] =>
+    function (this: GlobalCore, event, nowMs) {
+      return handle.call(this, underOneId(event), nowMs);
+    };
+  without(GlobalCore.prototype, { name: 'handle', make }, () => figures.push(measureFlood(shape)));
+  return figures;
+}
+
+function underOneId(event: GlobalEvent): GlobalEvent {
+  if (event.kind === 'arrived') {
+    return { ...event, request: { ...event.request, conversationId: 'all' } };
+  }
+  if (event.kind !== 'attemptEnded' || event.result.kind !== 'complete') return event;
+  const { usage } = event.result;
+  if (usage === null) return event;
+  const cachedTokens = usage.promptTokens - 1;
+  return { ...event, result: { ...event.result, usage: { ...usage, cachedTokens } } };
+}
 
 describe('of two equal neighbours', () => {
   const shape = { ...CHOICE, forMs: 25_000, settings: { spillIntervalMs: 10_000 } };
