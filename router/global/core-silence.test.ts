@@ -151,6 +151,7 @@ describe('a router that has stood still itself', () => {
     rig.nowMs += 6_000;
     const woken = rig.handle({ kind: 'tick' });
     expect(aborted(woken)).toEqual([]);
+    expect(logged(woken, 'region_silent')).toEqual([]);
     for (const id of ['jp', 'sg', 'eu']) rig.report(id);
     expect(aborted(seconds(rig, 2, 'jp', 'sg', 'eu'))).toEqual([]);
     expect(region(rig)?.silent).toBe(false);
