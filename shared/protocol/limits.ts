@@ -45,7 +45,5 @@ export const MAX_REGION_MODELS = 2_048;
 export const MAX_TIERS = 16;
 /** Steps by which capacity comes. */
 export const MAX_PENDING = 64;
-/** Characters of the signed context of a request: a longer one is none of ours, and is not read. */
-export const MAX_CONTEXT_LENGTH = 8_192;
 /** Characters of a conversation's key. */
 export const MAX_KEY = 128;
