@@ -227,12 +227,7 @@ function agentProblems(agent: AgentConfig, config: FleetConfig, given: Given): P
       message: `there is no pool "${agent.pool}"${didYouMean(agent.pool, pools)}`,
     });
   }
-  for (const i of repeated(agent.engines.map((engine) => sameMachineUrl(engine.url)))) {
-    problems.push({
-      path: ['agent', 'engines', i, 'url'],
-      message: `${agent.engines[i]?.url ?? ''} is the same engine as an earlier one`,
-    });
-  }
+  problems.push(...engineProblems(agent));
   const elsewhere = agent.routers.findIndex((router) => !isLoopback(hostOf(router)));
   if (elsewhere < 0) return problems;
   if (agent.secret === null && (agent.routerTls?.cert ?? null) === null) {
@@ -249,6 +244,30 @@ function agentProblems(agent: AgentConfig, config: FleetConfig, given: Given): P
     });
   }
   return problems;
+}
+
+/** An engine is known by the address at which routers reach it. */
+function engineProblems({ engines }: AgentConfig): Problem[] {
+  const same = repeated(engines.map(({ url }) => sameMachineUrl(url)));
+  const advertised = engines.map(({ url, advertise }) => advertise ?? url);
+  const met = repeated(advertised.map((url) => sameMachineUrl(url)));
+  return [
+    ...same.map((i) => ({
+      path: ['agent', 'engines', i, 'url'],
+      message: `${engines[i]?.url ?? ''} is the same engine as an earlier one`,
+    })),
+    ...met
+      .filter((i) => !same.includes(i))
+      .map((i) => ({
+        path: [
+          'agent',
+          'engines',
+          i,
+          (engines[i]?.advertise ?? null) === null ? 'url' : 'advertise',
+        ],
+        message: `${advertised[i] ?? ''} is where an earlier engine is: routers could not tell them apart`,
+      })),
+  ];
 }
 
 /** `localhost` and 127.0.0.1 are one machine. */

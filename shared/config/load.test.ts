@@ -261,6 +261,15 @@ describe('cross-field rules', () => {
     expect(
       errorOf(agent('engines: [{ url: http://localhost:8000 }, { url: http://127.0.0.1:8000 }]')),
     ).toContain('is the same engine');
+    const two = (first: string, second: string): string =>
+      agent(
+        `engines: [{ url: http://localhost:1, advertise: ${first} }, { url: http://localhost:2, advertise: ${second} }]`,
+      );
+    expect(errorOf(two('http://10.0.0.1:8000', 'http://10.0.0.1:8000'))).toBe(
+      'fleet.yaml:2:129: agent.engines[1].advertise: http://10.0.0.1:8000 is where an earlier engine is: routers could not tell them apart',
+    );
+    expect(errorOf(two('http://localhost:2', 'null'))).toContain('is where an earlier engine is');
+    expect(parse(two('http://10.0.0.1:8000', 'http://10.0.0.1:8001')).ok).toBe(true);
     expect(errorOf(`pools: [{ id: a }]\nagent: { pool: b, ${one} }`)).toContain('no pool "b"');
     expect(errorOf(agent(`${one}, routers: [ws://r1:8081]`))).toContain('set agent.secret');
     expect(errorOf(agent(`${one}, routers: [ws://r1:8081], secret: s`))).toContain(
