@@ -33,6 +33,19 @@ function pair() {
 }
 
 describe('what a worker measures', () => {
+  test('counts under labels that are the same object every time, across flushes', async () => {
+    const { time, metrics, journal, open } = pair();
+    const [a, b] = [{ route: 'a' }, { route: 'b' }];
+    for (let round = 0; round < 3; round += 1) {
+      for (const labels of [a, a, b, { route: 'a' }, a]) journal.observe('took_seconds', 1, labels);
+      time.advance(FLUSH_MS);
+      await open();
+    }
+    const text = await metrics.text();
+    expect(text).toContain('took_seconds_count{route="a"} 12');
+    expect(text).toContain('took_seconds_count{route="b"} 3');
+  });
+
   test('is in the instruments of its parent, each time once, however it was sent', async () => {
     const event = fc.record({
       route: fc.constantFrom('a', 'b'),

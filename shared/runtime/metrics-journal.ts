@@ -47,6 +47,8 @@ export class MetricsJournal<Name extends string> implements Metrics<Name> {
   readonly #send: SendJournal<Name>;
   readonly #timers: Timers;
   #gathered = new Map<string, Gathered<Name>>();
+  /** By name, where it was found last: who counts with every chunk asks with the same labels again. */
+  readonly #last = new Map<Name, Gathered<Name>>();
   #rows = new Map<Name, readonly GaugeRow[]>();
   #due: (() => void) | null = null;
   #sending: Promise<void> | null = null;
@@ -93,6 +95,8 @@ export class MetricsJournal<Name extends string> implements Metrics<Name> {
   }
 
   #of(name: Name, labels: LabelValues): Gathered<Name> {
+    const last = this.#last.get(name);
+    if (last?.labels === labels) return last;
     const key = `${name} ${JSON.stringify(labels)}`;
     let gathered = this.#gathered.get(key);
     if (gathered === undefined) {
@@ -100,6 +104,8 @@ export class MetricsJournal<Name extends string> implements Metrics<Name> {
       this.#gathered.set(key, gathered);
       this.#soon();
     }
+    // Of other labels that say the same, those that it was made with count.
+    if (gathered.labels === labels) this.#last.set(name, gathered);
     return gathered;
   }
 
@@ -119,6 +125,7 @@ export class MetricsJournal<Name extends string> implements Metrics<Name> {
     }
     for (const [name, rows] of this.#rows) entries.push({ kind: 'rows', name, rows });
     this.#gathered = new Map();
+    this.#last.clear();
     this.#rows = new Map();
     return entries;
   }
