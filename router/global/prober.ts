@@ -34,7 +34,8 @@ export interface ProberDeps {
   readonly options: () => ProbeOptions | null;
   readonly connections: RegionConnections;
   readonly regions: () => readonly RegionOptions[];
-  readonly modelsOf: (region: RegionId) => ReadonlyMap<string, number | null>;
+  /** Of ready replicas: what loads is not asked. */
+  readonly modelsOf: (region: RegionId) => readonly string[];
   readonly post: (event: GlobalEvent) => void;
 }
 
@@ -122,7 +123,7 @@ export class RegionProber {
       this.probed.set(region.id, state);
       const isDue = nowMs >= state.beganMs + options.intervalMs * state.spread;
       if (state.running || !isDue || region.rollout === 'off') continue;
-      const models = [...this.deps.modelsOf(region.id).keys()];
+      const models = this.deps.modelsOf(region.id);
       const model = models[state.model % Math.max(1, models.length)];
       if (model === undefined) continue;
       state.beganMs = nowMs;

@@ -34,6 +34,8 @@ interface Linked {
   readonly region: RegionId;
   /** Public name → longest prompt and answer together, tokens; null where no replica says. */
   models: ReadonlyMap<string, number | null>;
+  /** Of those, what some ready replica may serve. */
+  ready: readonly string[];
 }
 
 export class RegionDesk {
@@ -96,13 +98,22 @@ export class RegionDesk {
     return all;
   }
 
+  /** What it could be asked now. */
+  readyModelsOf(region: RegionId): readonly string[] {
+    const all = new Set<string>();
+    for (const linked of this.links.values()) {
+      if (linked.region === region) for (const name of linked.ready) all.add(name);
+    }
+    return [...all];
+  }
+
   close(): Promise<void> {
     return this.server?.close() ?? Promise.resolve();
   }
 
   private up(link: LinkId, hello: RegionHello): void {
     const { region } = hello;
-    this.links.set(link, { region, models: new Map() });
+    this.links.set(link, { region, models: new Map(), ready: [] });
     this.deps.post({ kind: 'regionUp', link, region, hello });
   }
 
@@ -111,6 +122,8 @@ export class RegionDesk {
     if (linked !== undefined && message.kind === 'report') {
       const models = message.pools.flatMap((pool) => pool.models);
       linked.models = new Map(models.map(({ name, maxModelLen }) => [name, maxModelLen]));
+      const ready = message.pools.filter(({ readyReplicas }) => readyReplicas > 0);
+      linked.ready = ready.flatMap((pool) => pool.models.map(({ name }) => name));
     }
     this.deps.post({ kind: 'regionMessage', link, message });
   }

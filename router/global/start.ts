@@ -236,7 +236,7 @@ class GlobalRouter implements RunningGlobalRouter {
       options: () => shell.reloadable.probes,
       connections: shell.connections,
       regions: () => shell.reloadable.regions,
-      modelsOf: (region) => shell.links.modelsOf(region),
+      modelsOf: (region) => shell.links.readyModelsOf(region),
       post: shell.post,
     });
   }

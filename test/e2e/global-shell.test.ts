@@ -390,6 +390,25 @@ describe('a synthetic generation through the whole path', () => {
     await until(async () => (await shown()).join() === 'region="far"');
   });
 
+  test('does not ask where nothing is ready', async () => {
+    const { home, far, tier } = await two({
+      reloadable: { probes: { ...PROBES, intervalMs: 250 } },
+    });
+    await until(() => home.told.length > 0);
+    home.report({ readyReplicas: 0 });
+    await until(() => tier.router.status().regions[0]?.pools[0]?.readyReplicas === 0);
+    // One may have been under way.
+    let { length } = far.told;
+    await until(() => far.told.length > length + 1);
+    const before = home.told.length;
+    ({ length } = far.told);
+    await until(() => far.told.length > length + 1);
+    expect(home.told.length).toBe(before);
+    home.report();
+    await until(() => home.told.length > before);
+    expect(tier.router.status().regions.map(({ probe }) => probe?.kind)).toEqual(['good', 'good']);
+  });
+
   test('says who does not know it, users or none', async () => {
     const { home, tier } = await two({ reloadable: { probes: PROBES } });
     home.script = statusOf(401, '{}');
