@@ -4,7 +4,10 @@
 
 import type { IncomingHttpHeaders } from 'node:http';
 import { MAX_HINT_LENGTH } from '../../shared/lib/placement-hint.ts';
-import { CONVERSATION_ID_MAX, type ConversationIdSources } from '../../shared/model/conversation-ids.ts';
+import {
+  CONVERSATION_ID_MAX,
+  type ConversationIdSources,
+} from '../../shared/model/conversation-ids.ts';
 import type { JsonObject } from './canonical.ts';
 
 export const HINT_HEADER = 'x-spillway-hint';

@@ -14,7 +14,12 @@ beforeAll(async () => {
 function parse(route: ApiRoute | null, body: object | string): OpenAiRequest {
   const text = typeof body === 'string' ? body : JSON.stringify({ model: 'm', ...body });
   const seedOf = () => ({ saltGroup: 't', lora: null });
-  return parseOpenAiRequest(route, Buffer.from(text), { canonicaliser, jsonDepth: 16, idMembers: null, seedOf });
+  return parseOpenAiRequest(route, Buffer.from(text), {
+    canonicaliser,
+    jsonDepth: 16,
+    idMembers: null,
+    seedOf,
+  });
 }
 const MESSAGES = [{ role: 'user', content: 'hello' }];
 
