@@ -3,6 +3,8 @@
 //
 //   aims      beside no rule at all as RUSH_AIMS say; hardly anybody is turned away, since all of them find room in time
 //   bursts    with too little KV p95 ≤ 0.95 of that with the bound held still: few wait, not many
+//   slow      before engines so slow that turns wait for longer than they rest, conversations that wait count as live: else
+//             hardly more is found than without the rule
 //   control   without the rule a twentieth of all tokens less is found in the caches: the load is what it is said to be
 
 import { pooled, runRush, RUSHES, type PooledFigures, type Rush } from '../world/small-kv.ts';
@@ -32,6 +34,12 @@ const RUSH_AIMS: Readonly<Record<string, RushAim>> = {
   'over-capacity': {
     rush: RUSHES.overCapacity,
     within: { mean: 0.6, p50: 0.25, p95: 1.4 },
+    cachedShare: 0.65,
+    ofStill: null,
+  },
+  'slow-engines': {
+    rush: RUSHES.slowEngines,
+    within: { mean: 0.6, p50: 0.4, p95: 2 },
     cachedShare: 0.65,
     ofStill: null,
   },

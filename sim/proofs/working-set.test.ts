@@ -24,6 +24,10 @@ test('of a rush that wants more KV than there is few wait, and turns go on as if
   expect(rushes({ print }, [1, 2, 3], ['small-kv']).failures).toEqual([]);
 }, 120_000);
 
+test('turns that wait long before slow engines keep their conversations alive: new ones do not push them out', () => {
+  expect(rushes({ print }, [1], ['slow-engines']).failures).toEqual([]);
+}, 120_000);
+
 test('one and eight routers admit no more than the bound and one conversation each; alone or without the rule they would', () => {
   const { failures, rows } = overruns({ print }, [1], [1, 8]);
   expect(failures).toEqual([]);
