@@ -19,16 +19,7 @@ export interface TwoTiersArm {
   stop(): Promise<void>;
 }
 
-/** `env` of either router, by its tier. */
-export interface TwoTiersChanges {
-  readonly global?: Readonly<Record<string, string>>;
-  readonly region?: Readonly<Record<string, string>>;
-}
-
-export async function startTwoTiers(
-  place: ArmPlace,
-  { global: globalEnv = {}, region: regionEnv = {} }: TwoTiersChanges = {},
-): Promise<TwoTiersArm> {
+export async function startTwoTiers(place: ArmPlace): Promise<TwoTiersArm> {
   const { folder } = place;
   const ports = await freePorts(7);
   const files = { global: join(folder, 'global.yaml'), region: join(folder, 'region.yaml') };
@@ -37,9 +28,9 @@ export async function startTwoTiers(
   writeFileSync(files.region, texts.region);
   const [clients = 0, , , , links = 0] = ports;
   const logPath = logOf(`${TWO_TIERS_ARM}-region`, folder);
-  const region = pinned(0, [SPILLWAY, 'router', '-f', files.region], { logPath, env: regionEnv });
+  const region = pinned(0, [SPILLWAY, 'router', '-f', files.region], { logPath });
   const agent = await startAgent(TWO_TIERS_ARM, place, links);
-  const command = ['env', ...setting(globalEnv), SPILLWAY, 'global', '-f', files.global];
+  const command = [SPILLWAY, 'global', '-f', files.global];
   // It answers once the region has told of its replicas.
   const front = await startProxy(TWO_TIERS_ARM, command, { port: clients, folder });
   const global = front.group as ProcessGroup;
@@ -54,10 +45,6 @@ export async function startTwoTiers(
       await Promise.all([agent.stop(2_000), front.stop(), region.stop(2_000)]);
     },
   };
-}
-
-function setting(env: Readonly<Record<string, string>>): string[] {
-  return Object.entries(env).map(([name, value]) => `${name}=${value}`);
 }
 
 /** All threads that it has; those to come inherit it. */
