@@ -98,10 +98,12 @@ function longestWaitMs(world: World): number {
 }
 
 function expectQuiet(world: World): void {
-  // An agent's probe may be under way.
-  for (let k = 0; k < 100 && world.engines.some(({ openCalls }) => openCalls > 0); k += 1)
-    world.run(10);
   world.run(1_500);
+  // An agent's own probe is work, too: looked at is a moment that knows of none.
+  for (let stillMs = 0, k = 0; stillMs < 500 && k < 1_000; k += 1) {
+    world.run(10);
+    stillMs = world.engines.some(({ openCalls }) => openCalls > 0) ? 0 : stillMs + 10;
+  }
   for (const { core, openRequests } of world.routers) {
     expect([core?.leaseCount(), openRequests]).toEqual([0, 0]);
     for (const { queue, ready, replicas } of core!.status(world.nowMs).pools) {
