@@ -2,6 +2,7 @@
 
 import { leaseIdOf } from '../../shared/model/ids.ts';
 import type { GlobalDecision } from '../../shared/model/global-decision.ts';
+import type { AttemptResult } from '../policy/attempt-result.ts';
 import { attemptDeadlines, type Deadlines } from '../policy/deadlines.ts';
 import type { GlobalAttempt, HintedTimes, TenantFacts } from './events.ts';
 import { noteResumed, settlePause } from './core-pause.ts';
@@ -114,16 +115,15 @@ export function noteServed(state: GlobalState, lease: LeaseState, answerTokens: 
   state.memory.noted(idKey, { ...dwelling, vouched }, state.settings);
 }
 
-export function closeLease(
-  state: GlobalState,
-  lease: LeaseState,
-  { failed }: { readonly failed: boolean },
-): void {
+export function closeLease(state: GlobalState, lease: LeaseState, { kind }: AttemptResult): void {
   state.leases.delete(lease.id);
   lease.request.lease = null;
   const { silence } = lease.region;
   if (silence.trial === lease.id) silence.trial = null;
-  lease.pool.ramp?.ended(lease.id, failed);
+  const { ramp } = lease.pool;
+  // Of a whole answer no first token is told.
+  if (kind === 'complete') ramp?.began(lease.id, state.nowMs);
+  ramp?.ended(lease.id, kind === 'serverFault' || kind === 'connectFailed');
   lease.pool.own.seen(lease.seq);
 }
 

@@ -29,9 +29,7 @@ export function attemptEnded(
   { result, committed }: { result: AttemptResult; committed: boolean },
 ): void {
   const { request } = lease;
-  closeLease(state, lease, {
-    failed: result.kind === 'serverFault' || result.kind === 'connectFailed',
-  });
+  closeLease(state, lease, result);
   if (isAnswer(result)) heard(state, lease.region);
   const isLost = isLostRouter(state, lease, result);
   if (lease.withdrawn || (isLost && !isNewLoss(state, lease.region))) {

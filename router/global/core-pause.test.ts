@@ -51,6 +51,20 @@ describe('what waits for a region that asked for time', () => {
     expect(rounds).toEqual([1, 2, 4, 8, 16, 32]);
   });
 
+  test('is sent twice as many with each round of whole answers, too: no first token is told of those', () => {
+    const rig = paused(100);
+    rig.report('jp', { readyReplicas: 60 });
+    let sent = attemptsIn(rig.pass(2_000));
+    const rounds = [sent.length];
+    for (let round = 0; round < 3; round += 1) {
+      rig.pass(300);
+      rig.report('jp', { readyReplicas: 60 });
+      sent = sent.flatMap(({ lease }) => attemptsIn(rig.end(lease, COMPLETE)));
+      rounds.push(sent.length);
+    }
+    expect(rounds).toEqual([1, 2, 4, 8]);
+  });
+
   test('goes no faster than the region has room by its own reports, and what was sent since', () => {
     const rig = paused(40);
     // Two replicas, half a second of queue each.
