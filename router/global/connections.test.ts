@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { LeaseId, RegionId } from '../../shared/model/ids.ts';
 import { createLog } from '../../shared/runtime/log.ts';
+import type { Resolve } from '../../shared/runtime/link-names.ts';
 import { ManualTime } from '../../shared/runtime/manual-time.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
@@ -37,12 +38,21 @@ async function twins(): Promise<{ port: number; hosts: string[] }> {
   return { port, hosts };
 }
 
-function connect(baseUrl: string, otherBaseUrls: readonly string[] = []) {
-  const region = {
+function regionAt(baseUrl: string, otherBaseUrls: readonly string[] = []): RegionOptions {
+  return {
     ...{ id: HOME, zone: 'eu', certifications: [], tiers: [], costMs: 0, rollout: 'active' },
     ...{ baseUrl, otherBaseUrls, tls: null, tierKey: { id: 'k', secret: 's' } },
     ...{ linkSecrets: [], linkNames: [] },
-  } satisfies RegionOptions;
+  };
+}
+
+const NAMES: Resolve = (host) =>
+  Promise.resolve(host === 'region.test' ? ['127.0.0.1', '127.0.0.2'] : []);
+
+function connect(
+  baseUrl: string,
+  { others = [], names = NAMES }: { others?: readonly string[]; names?: Resolve } = {},
+) {
   const time = new ManualTime();
   const posted: GlobalEvent[] = [];
   let looked = (): void => undefined;
@@ -59,10 +69,10 @@ function connect(baseUrl: string, otherBaseUrls: readonly string[] = []) {
       post: (event) => posted.push(event),
       resolve: (host) => {
         looked();
-        return Promise.resolve(host === 'region.test' ? ['127.0.0.1', '127.0.0.2'] : []);
+        return names(host);
       },
     },
-    [region],
+    [regionAt(baseUrl, others)],
   );
   open.push({ close: () => connections.close() });
   return { connections, time, posted, isLooked };
@@ -144,8 +154,21 @@ describe('a connection that stands ready', () => {
 describe('a region of several URLs', () => {
   test('is asked at each of them', async () => {
     const { port } = await twins();
-    const { connections } = connect(`http://127.0.0.1:${port}`, [`http://127.0.0.2:${port}`]);
+    const { connections } = connect(`http://127.0.0.1:${port}`, {
+      others: [`http://127.0.0.2:${port}`],
+    });
     expect(await askMany(connections, 4)).toEqual(new Set(['127.0.0.1', '127.0.0.2']));
+  });
+
+  test('is asked where it is configured now, however late a look-up of its old name ends', async () => {
+    const { port } = await twins();
+    let found = (_addresses: readonly string[]): void => undefined;
+    const names: Resolve = () => new Promise((resolve) => (found = resolve));
+    const { connections } = connect(`http://region.test:${port}`, { names });
+    connections.configure([regionAt(`http://127.0.0.1:${port}`)]);
+    found(['127.0.0.2', '127.0.0.3']);
+    await turn();
+    expect(await askMany(connections, 3)).toEqual(new Set(['127.0.0.1']));
   });
 
   test('is no region any more where it is configured no more', async () => {

@@ -167,7 +167,10 @@ export class RegionConnections {
     for (const { address, url } of found.values()) {
       addresses.set(url.hostname, [...(addresses.get(url.hostname) ?? []), address]);
     }
-    for (const { urls, endpoints } of named) {
+    for (const reached of named) {
+      const { options, urls, endpoints } = reached;
+      // Another configuration has come meanwhile: it looks for itself.
+      if (this.regions.get(options.id) !== reached) continue;
       endpoints.resolved(urls, ({ hostname }) => addresses.get(hostname) ?? []);
     }
     this.retain();

@@ -36,6 +36,13 @@ describe('the endpoints of a region', () => {
     expect(addressesOf(endpoints)).toEqual(['fd00::1', 'fd00::2']);
   });
 
+  test('are one of a name with one address that several URLs have', () => {
+    const other = new URL('http://a.example:9083');
+    const endpoints = new RegionEndpoints([A, other]);
+    endpoints.resolved([A, other], () => ['10.0.0.1', '10.0.0.1']);
+    expect(addressesOf(endpoints)).toEqual([null, null]);
+  });
+
   test('keep what is known of them when the name is looked up again', () => {
     const endpoints = new RegionEndpoints([A]);
     endpoints.resolved([A], () => ['10.0.0.1', '10.0.0.2']);

@@ -93,6 +93,8 @@ function endpoint(origin: string, address: string | null): Endpoint {
 
 /** Of a router with addresses of both families one is enough. */
 function oneFamily(addresses: readonly string[]): readonly string[] {
-  const v4 = addresses.filter((address) => isIP(address) === 4);
-  return v4.length > 0 ? v4 : addresses;
+  // A name of several URLs comes with its addresses once for each of them.
+  const all = [...new Set(addresses)];
+  const v4 = all.filter((address) => isIP(address) === 4);
+  return v4.length > 0 ? v4 : all;
 }
