@@ -243,7 +243,8 @@ class Rules {
     if (againMs > arrivedMs + settings.queueMaxWaitMs) {
       return { kind: 'shed', reason: 'wait_limit', chosen: null };
     }
-    const waitsFor = waitFor(this.#state, this.#request, place);
+    const { promptTokens } = this.#weighing;
+    const waitsFor = waitFor(this.#state, this.#request, { place, promptTokens });
     return { kind: 'queue', reason: 'all_paused', chosen: null, waitsFor };
   }
 

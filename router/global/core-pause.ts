@@ -1,11 +1,13 @@
 // Pools that ask for time (429, 503, 529): nobody is sent there until then, and afterwards they are taken up in steps
 // (`ResumeRamp`), by their first tokens and by their own room: beyond one at a time only while their queue, by their reports
 // and by what they owe this router, is below the start threshold. What is more urgent than what was refused is not held back.
+// Who comes while others wait for the pool, no less urgent ones, waits behind them (`core-waiting.ts`).
 
 import { pauseUntilMs } from '../policy/pause.ts';
 import { ResumeRamp } from '../policy/resume-ramp.ts';
 import { queueMs } from './core-regions.ts';
 import type { GlobalState, LeaseState, RegionPool, RequestState } from './core-state.ts';
+import type { WaitsFor } from './core-waiting.ts';
 import type { Place } from './core-weigh.ts';
 
 /** How soon, at the least, one that is held back by steps could go, ms: nobody knows better. */
@@ -18,7 +20,7 @@ export function pauseOf(
   request: RequestState,
 ): { readonly untilMs: number; readonly byPool: boolean } | null {
   const ownMs = request.askedToWaitMs.get(pool.region.id) ?? 0;
-  const poolMs = opensMs(state, pool, request.request.priority);
+  const poolMs = opensFor(state, pool, request);
   if (poolMs === null && ownMs <= state.nowMs) return null;
   const byPool = poolMs !== null && poolMs >= ownMs;
   return { untilMs: Math.max(poolMs ?? 0, ownMs), byPool };
@@ -53,11 +55,11 @@ export function noteResumed({ nowMs }: GlobalState, lease: LeaseState, workMs: n
 /** Looks at the queue: those whose time has come, and as many of each pool as it may be sent now. */
 export function letOut(state: GlobalState, place: (request: RequestState) => void): void {
   const { queue, nowMs } = state;
-  for (const request of queue.takeDue(nowMs)) if (queue.has(request.request.id)) place(request);
   for (const pool of queue.pools()) {
     if (pool.pausedAnew) refuseHopeless(state, pool, place);
     letOutOf(state, pool, place);
   }
+  for (const request of queue.takeDue(nowMs)) if (queue.has(request.request.id)) place(request);
 }
 
 /** Forgets pauses that hold nobody back any more. */
@@ -76,12 +78,38 @@ export function waitsUntilMs(state: GlobalState, { arrivedMs, request }: Request
 }
 
 /** What to wait for where a place is paused. */
-export function waitFor(state: GlobalState, request: RequestState, place: Place) {
+export function waitFor(
+  state: GlobalState,
+  request: RequestState,
+  { place, promptTokens }: { readonly place: Place; readonly promptTokens: number },
+): WaitsFor {
   const pause = pauseOf(state, place.pool, request);
   if (pause === null || !pause.byPool) {
-    return { dueMs: pause?.untilMs ?? state.nowMs, pool: null, workMs: 0 };
+    return { dueMs: pause?.untilMs ?? state.nowMs, pool: null, workMs: 0, tokens: 0 };
   }
-  return { dueMs: waitsUntilMs(state, request), pool: place.pool, workMs: place.prefillMs };
+  const { pool, prefillMs, cachedTokens } = place;
+  const isLight = request.request.work === 'light';
+  return {
+    dueMs: waitsUntilMs(state, request),
+    pool,
+    workMs: isLight ? 0 : prefillMs,
+    tokens: isLight ? 1 : Math.max(1, promptTokens - cachedTokens),
+  };
+}
+
+/** Until the pool has served all that waits for it here, as far as is known, ms. */
+export function emptyInMs(state: GlobalState, pool: RegionPool): number {
+  const pausedMs = Math.max(0, (pool.pause?.untilMs ?? 0) - state.nowMs);
+  return pausedMs + pool.heldMs / Math.max(1, pool.sight?.readyReplicas ?? 0);
+}
+
+function opensFor(state: GlobalState, pool: RegionPool, request: RequestState): number | null {
+  const { priority } = request.request;
+  const untilMs = opensMs(state, pool, priority);
+  if (untilMs !== null || pool.held === 0) return untilMs;
+  const next = state.queue.next(pool, state.nowMs);
+  const isBehind = next !== null && next !== request && next.request.priority <= priority;
+  return isBehind ? state.nowMs + NEXT_STEP_MS : null;
 }
 
 function opensMs(state: GlobalState, pool: RegionPool, priority: number): number | null {
@@ -111,13 +139,13 @@ function letOutOf(
   pool: RegionPool,
   place: (request: RequestState) => void,
 ): void {
-  // Who is held back again is not asked twice.
-  for (let left = pool.held; left > 0; left -= 1) {
-    const next = state.queue.firstHeld(pool);
+  for (;;) {
+    const next = state.queue.next(pool, state.nowMs);
     if (next === null) break;
     if (opensMs(state, pool, next.request.priority) !== null) return;
-    state.queue.takeHeld(pool);
     place(next);
+    // It waits for it still, whatever kept it: who stands behind it waits, too.
+    if (next.heldBy === pool) return;
   }
   settlePause(state, pool);
 }

@@ -7,8 +7,8 @@ import { alsoDemanded, demandedModel, granted } from '../policy/model-grant.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import { openAttempt } from './core-attempts.ts';
 import { bare, decide, type Verdict } from './core-decide.ts';
-import { letOut } from './core-pause.ts';
-import type { Failure, GlobalState, RequestState } from './core-state.ts';
+import { emptyInMs, letOut } from './core-pause.ts';
+import type { Failure, GlobalState, RegionPool, RequestState } from './core-state.ts';
 import { mayServe } from './core-weigh.ts';
 
 const RETRY_MS = 1_000;
@@ -54,7 +54,6 @@ export function enter(state: GlobalState, request: RouteRequest): RequestState {
     lease: null,
     againMs: null,
     heldBy: null,
-    heldMs: 0,
     gone: false,
     failure: null,
     named: null,
@@ -81,7 +80,7 @@ export function place(state: GlobalState, request: RequestState): void {
     chosen.pool.spilledIn += 1;
     if (verdict.gate !== null) verdict.gate.spilledOut += 1;
   }
-  state.queue.leave(request);
+  state.queue.leave(request, { served: true });
   openAttempt(state, request, { decision, place: chosen, weighing });
 }
 
@@ -89,7 +88,7 @@ export function place(state: GlobalState, request: RequestState): void {
 export function lookAtQueue(state: GlobalState, all: boolean): void {
   if (state.queue.size === 0) return;
   if (all) for (const request of state.queue.everybody()) place(state, request);
-  else letOut(state, (request) => place(state, request));
+  letOut(state, (request) => place(state, request));
 }
 
 /** Attempts whose tenant may no longer be served where they are, and of which nobody has seen anything, are called back. */
@@ -117,7 +116,7 @@ export function finish(
 }
 
 export function forget(state: GlobalState, request: RequestState): void {
-  state.queue.leave(request);
+  state.queue.leave(request, { served: false });
   state.requests.delete(request.request.id);
 }
 
@@ -129,24 +128,35 @@ function refuse(
   state.emit({ kind: 'refuse', request, decision, ...failure });
 }
 
-function wait(state: GlobalState, request: RequestState, { decision, waitsFor }: Verdict): void {
+/** Where all places are taken, one of whom takes most gives way, or it is refused itself. */
+function wait(state: GlobalState, request: RequestState, verdict: Verdict): void {
+  const { decision, waitsFor, weighing } = verdict;
   if (waitsFor === null) return;
-  if (state.queue.has(request.request.id)) {
-    state.queue.wait(request, waitsFor);
+  const { queue, settings } = state;
+  if (queue.has(request.request.id)) {
+    queue.wait(request, waitsFor);
     return;
   }
-  const { queueMaxRequests, queueMaxBytes } = state.settings;
-  const bytes = state.queue.bytes + request.request.bodyBytes;
-  if (state.queue.size >= queueMaxRequests || bytes > queueMaxBytes) {
-    state.limit('queue');
-    finish(state, request, {
-      decision: bare('shed', 'wait_limit'),
-      failure: saturated(state, request, null),
-    });
+  const limits = { requests: settings.queueMaxRequests, bytes: settings.queueMaxBytes };
+  const going = queue.givingWayTo(request, limits);
+  if (going === null) {
+    const pools = (weighing?.places ?? []).map(({ pool }) => pool);
+    giveUpPlace(state, request, pools);
     return;
   }
-  state.queue.wait(request, waitsFor);
+  for (const other of going) giveUpPlace(state, other, other.heldBy === null ? [] : [other.heldBy]);
+  queue.wait(request, waitsFor);
   state.announced.push({ request: request.request.id, decision });
+}
+
+function giveUpPlace(
+  state: GlobalState,
+  request: RequestState,
+  pools: readonly RegionPool[],
+): void {
+  state.limit('queue');
+  const failure = saturated(state, request, pools);
+  finish(state, request, { decision: bare('shed', 'queue_full'), failure });
 }
 
 /** Its home's gate counts it, and knows what flows: that once, also where it waits. */
@@ -169,7 +179,8 @@ function noteFlow(state: GlobalState, request: RequestState, { gate, weighing }:
 function failureOf(state: GlobalState, request: RequestState, verdict: Verdict): Failure {
   const { reason } = verdict.decision;
   if (reason === 'wait_limit' || reason === 'deadline_unreachable') {
-    return saturated(state, request, verdict);
+    const pools = (verdict.weighing?.places ?? []).map(({ pool }) => pool);
+    return saturated(state, request, pools);
   }
   const model = request.demanded.model.slice(0, 200);
   // What a changed policy forbids is no failure of a region that was asked before.
@@ -209,13 +220,21 @@ function isServed(state: GlobalState, model: string): boolean {
   return false;
 }
 
-function saturated(state: GlobalState, request: RequestState, verdict: Verdict | null): Failure {
-  const pauses = (verdict?.weighing?.places ?? []).flatMap((each) => each.pausedUntilMs ?? []);
-  const untilMs = pauses.length === 0 ? state.nowMs : Math.min(...pauses);
+/** By when the first of these has served what waits for it here, and not before what it was told. */
+function saturated(
+  state: GlobalState,
+  request: RequestState,
+  pools: readonly RegionPool[],
+): Failure {
+  const roomMs = pools.map((pool) => {
+    const ownMs = (request.askedToWaitMs.get(pool.region.id) ?? 0) - state.nowMs;
+    return Math.max(emptyInMs(state, pool), ownMs);
+  });
+  const afterMs = roomMs.length === 0 ? 0 : Math.min(...roomMs);
   const told = request.failure?.retryAfterMs ?? 0;
-  const afterMs = Math.max(RETRY_MS, untilMs - state.nowMs, told);
   const message = 'Every region that may serve this request is busy.';
-  return { code: 'fleet_saturated', message, retryAfterMs: jittered(state, afterMs) };
+  const retryAfterMs = jittered(state, Math.max(RETRY_MS, afterMs, told));
+  return { code: 'fleet_saturated', message, retryAfterMs };
 }
 
 /** Up to a quarter later, so that they do not come together; a minute at most: libraries take no more. */

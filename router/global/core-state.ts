@@ -144,7 +144,6 @@ export interface RequestState {
   againMs: number | null;
   /** The pool that it waits for; null: none, or its own time alone. */
   heldBy: RegionPool | null;
-  heldMs: number;
   gone: boolean;
   failure: Failure | null;
   /** What it says of its conversation beside its text; null: not looked at yet. */

@@ -2,16 +2,24 @@
 // for there being many of them.
 //
 //   due   each is looked at again at a time of its own, at the latest when it may wait no longer
-//   held  those that wait for one pool are let out one by one, in their order: the more urgent first, then who came first
+//   held  those that wait for one pool are let out one by one, in the order of a region's queue (`policy/queue.ts`): the
+//         more urgent first, deadlines that are lost otherwise, then the tenant that has been let out the fewest tokens
+//   full  who takes most gives way (`policy/waiting-shares.ts`)
 //
 // A request is in the room once, held by one pool or by none.
 
 import { BinaryHeap } from '../../shared/lib/binary-heap.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
+import { NOBODY_PAST, ReleaseQueue } from '../policy/queue.ts';
+import { WaitingShares, type Waiting, type WaitingLimits } from '../policy/waiting-shares.ts';
 import type { RegionPool, RequestState } from './core-state.ts';
 
 /** What has left may stay in a heap until its turn; so much more than is left, and the heap is made anew. */
 const SLACK = 64;
+/** Of its age, what a request of a tenant is ahead of a shorter one of the same. */
+const AGE_CREDIT = 0.25;
+/** A deadline is pressing that is lost unless the request goes within so long, ms: two looks at what waits. */
+const PRESS_WITHIN_MS = 500;
 
 interface Due {
   readonly request: RequestState;
@@ -25,47 +33,58 @@ export interface WaitsFor {
   readonly pool: RegionPool | null;
   /** Prefill that it would take there, ms. */
   readonly workMs: number;
+  /** Of those, uncached: what its tenant is charged. */
+  readonly tokens: number;
 }
 
 export class WaitingRoom {
   /** In their order of arrival. */
   readonly #all = new Map<RequestId, RequestState>();
   readonly #dues = new BinaryHeap<Due>((a, b) => a.atMs < b.atMs);
-  readonly #held = new Map<RegionPool, BinaryHeap<RequestState>>();
-  bytes = 0;
+  readonly #held = new Map<RegionPool, ReleaseQueue>();
+  readonly #shares = new WaitingShares();
 
   get size(): number {
     return this.#all.size;
+  }
+
+  get bytes(): number {
+    return this.#shares.bytes;
   }
 
   has(id: RequestId): boolean {
     return this.#all.has(id);
   }
 
+  /** Those who would have to leave for it, none where there is room; null: it may not come in. Changes nothing. */
+  givingWayTo(request: RequestState, limits: WaitingLimits): readonly RequestState[] | null {
+    const going = this.#shares.givingWayTo(waitingOf(request), limits);
+    return going === null ? null : going.flatMap(({ id }) => this.#all.get(id as RequestId) ?? []);
+  }
+
   /** It comes in, or waits for something else from now on. */
-  wait(request: RequestState, { dueMs, pool, workMs }: WaitsFor): void {
+  wait(request: RequestState, waitsFor: WaitsFor): void {
+    const { dueMs, pool } = waitsFor;
     if (!this.#all.has(request.request.id)) {
       this.#all.set(request.request.id, request);
-      this.bytes += request.request.bodyBytes;
+      this.#shares.add(waitingOf(request));
     }
     if (request.againMs !== dueMs) this.#dues.push({ request, atMs: dueMs });
     request.againMs = dueMs;
-    this.#release(request);
-    request.heldBy = pool;
-    request.heldMs = workMs;
-    if (pool !== null) this.#hold(request, pool);
+    this.#release(request, false);
+    if (pool !== null) this.#hold(request, pool, waitsFor);
     if (this.#dues.size > 2 * this.#all.size + SLACK) this.#dues.prune(isStillDue);
   }
 
-  /** No matter whether it is in the room. */
-  leave(request: RequestState): void {
+  /** No matter whether it is in the room. `served`: it goes where it wanted to, at its tenant's charge. */
+  leave(request: RequestState, { served }: { readonly served: boolean }): void {
     if (!this.#all.delete(request.request.id)) return;
-    this.bytes -= request.request.bodyBytes;
+    this.#shares.remove(waitingOf(request));
     request.againMs = null;
-    this.#release(request);
+    this.#release(request, served);
   }
 
-  /** Everybody, in the order in which they are looked at. They stay. */
+  /** Everybody, the more urgent first, then who came first. They stay. */
   everybody(): RequestState[] {
     return [...this.#all.values()].sort(compared);
   }
@@ -76,7 +95,9 @@ export class WaitingRoom {
     for (let next = this.#dues.peek(); next !== undefined; next = this.#dues.peek()) {
       if (next.atMs > nowMs) break;
       this.#dues.pop();
-      if (isStillDue(next)) due.push(next.request);
+      if (!isStillDue(next)) continue;
+      next.request.againMs = null;
+      due.push(next.request);
     }
     return due.sort(compared);
   }
@@ -86,58 +107,52 @@ export class WaitingRoom {
     return [...this.#held.keys()];
   }
 
-  /** The next that the pool holds back; null: nobody is left. */
-  firstHeld(pool: RegionPool): RequestState | null {
-    const heap = this.#held.get(pool);
-    for (let next = heap?.peek(); next !== undefined; next = heap?.peek()) {
-      if (next.heldBy === pool) return next;
-      heap?.pop();
-    }
-    this.#held.delete(pool);
-    return null;
-  }
-
-  /** Lets the next out of what the pool holds back. It stays in the room, and has to be placed. */
-  takeHeld(pool: RegionPool): void {
-    const first = this.firstHeld(pool);
-    if (first === null) return;
-    this.#held.get(pool)?.pop();
-    this.#release(first);
+  /** The next that the pool lets out; null: nobody waits for it. */
+  next(pool: RegionPool, nowMs: number): RequestState | null {
+    const options = { nowMs, pressWithinMs: PRESS_WITHIN_MS, past: NOBODY_PAST };
+    const item = this.#held.get(pool)?.next(options) ?? null;
+    return item === null ? null : (this.#all.get(item.id as RequestId) ?? null);
   }
 
   /** Whom the pool holds back. They stay. */
   heldBy(pool: RegionPool): RequestState[] {
-    const all = [...(this.#held.get(pool)?.values() ?? [])];
-    return [...new Set(all)].filter(({ heldBy }) => heldBy === pool);
+    const ids = [...(this.#held.get(pool)?.ids() ?? [])];
+    return ids.flatMap((id) => this.#all.get(id as RequestId) ?? []);
   }
 
-  #hold(request: RequestState, pool: RegionPool): void {
-    const heap = this.#held.get(pool) ?? new BinaryHeap<RequestState>((a, b) => compared(a, b) < 0);
-    this.#held.set(pool, heap);
-    heap.push(request);
-    pool.held += 1;
-    pool.heldMs += request.heldMs;
-    if (heap.size > 2 * pool.held + SLACK) this.#pack(pool, heap);
+  #hold(request: RequestState, pool: RegionPool, { dueMs, workMs, tokens }: WaitsFor): void {
+    const queue = this.#held.get(pool) ?? new ReleaseQueue();
+    this.#held.set(pool, queue);
+    const { clientDeadlineMs } = request.request;
+    const deadlineMs = clientDeadlineMs === null ? null : request.arrivedMs + clientDeadlineMs;
+    const { arrivedMs } = request;
+    const times = { arrivedMs, prefillMs: workMs, deadlineMs, giveUpMs: dueMs };
+    queue.push({ ...waitingOf(request), tokens, ...times }, AGE_CREDIT);
+    request.heldBy = pool;
+    noteHeld(pool, queue);
   }
 
-  /** Of a request that left and came again the heap has two entries. */
-  #pack(pool: RegionPool, heap: BinaryHeap<RequestState>): void {
-    const seen = new Set<RequestState>();
-    heap.prune((request) => {
-      if (request.heldBy !== pool || seen.has(request)) return false;
-      seen.add(request);
-      return true;
-    });
-  }
-
-  #release(request: RequestState): void {
+  #release(request: RequestState, served: boolean): void {
     const pool = request.heldBy;
-    if (pool === null) return;
+    const queue = pool === null ? undefined : this.#held.get(pool);
+    if (pool === null || queue === undefined) return;
     request.heldBy = null;
-    pool.held -= 1;
-    pool.heldMs = pool.held === 0 ? 0 : pool.heldMs - request.heldMs;
-    if (pool.held === 0) this.#held.delete(pool);
+    const { id } = request.request;
+    if (served) queue.release(id);
+    else queue.remove(id);
+    noteHeld(pool, queue);
+    if (queue.size === 0) this.#held.delete(pool);
   }
+}
+
+function noteHeld(pool: RegionPool, queue: ReleaseQueue): void {
+  pool.held = queue.size;
+  pool.heldMs = queue.prefillMs;
+}
+
+function waitingOf({ request }: RequestState): Waiting {
+  const { id, tenant, priority, bodyBytes } = request;
+  return { id, tenant, priority, bytes: bodyBytes };
 }
 
 function isStillDue({ request, atMs }: Due): boolean {

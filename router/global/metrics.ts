@@ -18,7 +18,7 @@ export const METRICS = [
     help: 'Always 1; the labels name what runs.',
     labels: ['version', 'zone'],
   },
-  ...gatewayMetrics(PLACE, ['wait_limit', 'deadline_unreachable']),
+  ...gatewayMetrics(PLACE, ['wait_limit', 'deadline_unreachable', 'queue_full']),
   {
     name: 'queued_requests',
     type: 'gauge',

@@ -65,6 +65,15 @@ export class RecentMap<K, V> {
     }
   }
 
+  /** From the most recent on; what is walked over may be removed meanwhile. */
+  *newestFirst(): Generator<V, void, undefined> {
+    for (let entry = this.#newest; entry !== null;) {
+      const { value, older } = entry;
+      yield value;
+      entry = older;
+    }
+  }
+
   #append(entry: Entry<K, V>): void {
     entry.older = this.#newest;
     entry.newer = null;

@@ -20,6 +20,7 @@ export const GLOBAL_DECISION_REASONS = [
   // shed
   'wait_limit',
   'deadline_unreachable',
+  'queue_full', // all places are taken, and nobody who waits has to give way
   // refuse
   'residency', // no region that the tenant allows is left
   'unknown_model',
