@@ -103,6 +103,55 @@ describe('what a region reports as away from home', () => {
   });
 });
 
+describe('a region that tells of more than there is room for', () => {
+  const limits = { affinityMax: 30, affinityLifeMs: 60_000 };
+  const of = (region: string) => ({ reporter: `${region}/r`, region: region as RegionId });
+  const named = (name: string, count: number) =>
+    Array.from({ length: count }, (_, n) => `${name}${n}`);
+
+  test('forgets its own oldest, and nothing that others told before or tell after', () => {
+    const memory = new ConversationMemory();
+    memory.reported(of('a'), away(named('a', 10)), { limits, nowMs: 0 });
+    for (let n = 0; n < 100; n += 1) {
+      memory.reported(of('evil'), away([`evil${n}`]), { limits, nowMs: n });
+    }
+    memory.reported(of('b'), away(named('b', 10)), { limits, nowMs: 200 });
+    const known = (keys: readonly string[]) =>
+      keys.filter((key) => memory.find(key, limits, 200) !== null);
+    expect(known([...named('a', 10), ...named('b', 10)])).toHaveLength(20);
+    expect(known(named('evil', 100))).toEqual(named('evil', 100).slice(-10));
+    expect(memory.sizes.away).toBe(30);
+  });
+
+  test('may fill the room while it is alone', () => {
+    const memory = new ConversationMemory();
+    memory.reported(of('a'), away(named('a', 40)), { limits, nowMs: 0 });
+    expect(memory.sizes.away).toBe(30);
+  });
+
+  test('takes no other off the list of those who may take back, however many names it has', () => {
+    const memory = new ConversationMemory();
+    memory.reported(of('a'), away(['a0']), { limits, nowMs: 0 });
+    for (let n = 0; n < 2_000; n += 1) {
+      const by = { reporter: `evil/${n}`, region: 'evil' as RegionId };
+      memory.reported(by, away([]), { limits, nowMs: 0 });
+    }
+    memory.reported(of('a'), away([], { gone: ['a0'] }), { limits, nowMs: 0 });
+    expect(memory.find('a0', limits, 0)).toBeNull();
+  });
+
+  test('has what another has told since off its own account', () => {
+    const memory = new ConversationMemory();
+    memory.reported(of('a'), away(named('k', 20)), { limits, nowMs: 0 });
+    memory.reported(of('b'), away(named('k', 20).toReversed()), { limits, nowMs: 1 });
+    memory.reported(of('a'), away(named('a', 15)), { limits, nowMs: 2 });
+    // 20 are of `b`, which has told most: five of those go.
+    const left = named('k', 20).filter((key) => memory.find(key, limits, 2) !== null);
+    expect(left).toEqual(named('k', 20).slice(0, 15));
+    expect(named('a', 15).every((key) => memory.find(key, limits, 2) !== null)).toBe(true);
+  });
+});
+
 test('of two that know a turn, the one that served it last is believed', () => {
   const memory = new ConversationMemory();
   memory.noted('a', dwelling(HERE, 500), LIMITS);

@@ -4,7 +4,8 @@
 //               prompt without any is a new conversation, whatever system prompt it shares with others
 //   one key     names one point of a conversation: a later turn has another, so the deepest one that is known is the newest
 //   own         every turn that a region has begun to answer; the least recently noted go first
-//   away        what regions say, by the region that says it. A snapshot of a region replaces what was there
+//   away        what regions say, by the region that says it. A snapshot of a region replaces what was there. Where it is too
+//               much, the region that has told most forgets first, its own oldest: none makes room by what others told
 //   unknown     a prompt with earlier turns that nobody knows lives at home: all that live elsewhere are told of. Unless
 //               such prompts of its tenant hardly ever turn out to be conversations (examples given as turns)
 //
@@ -37,36 +38,21 @@ export const TURNS_LOOKED_UP = 8;
 /** A conversation that is said to be away for longer is so for so long, a hundred days: it goes into signed contexts. */
 const AWAY_FOR_MAX_MS = 8.64e9;
 
-/** Routers of regions of which is known what they told: each process has a name of its own. */
+/** Routers of a region of which is known what they told: each process has a name of its own. */
 const REPORTERS_MAX = 1_024;
 
 /** `reporter` told of it last: that one alone takes it back. */
 interface Told {
   readonly dwelling: Dwelling;
   readonly reporter: string;
+  readonly by: RegionTold;
 }
 
-/** A bounded memory by key; the least recently noted goes first. */
-class Memory<T> {
-  readonly #entries = new RecentMap<string, T>();
-
-  get size(): number {
-    return this.#entries.size;
-  }
-
-  get(key: string): T | null {
-    return this.#entries.get(key) ?? null;
-  }
-
-  /** Returns what had to go for it. */
-  set(key: string, entry: T, max: number): readonly [string, T] | null {
-    this.#entries.set(key, entry);
-    return this.#entries.size <= max ? null : this.#entries.takeOldest();
-  }
-
-  delete(key: string): void {
-    this.#entries.delete(key);
-  }
+/** What one region has told that nobody has told of since. */
+interface RegionTold {
+  readonly keys: RecentMap<string, true>;
+  /** Of each of its routers the keys that it told of last; the one that has spoken last is last. */
+  readonly reporters: Map<string, Set<string>>;
 }
 
 export interface AwayReport {
@@ -86,10 +72,9 @@ export interface AffinityLimits {
 }
 
 export class ConversationMemory {
-  readonly #own = new Memory<Dwelling>();
-  readonly #away = new Memory<Told>();
-  /** Of each reporter (a router of a region) the keys that it told of last; the one that has spoken last is last. */
-  readonly #told = new Map<string, Set<string>>();
+  readonly #own = new RecentMap<string, Dwelling>();
+  readonly #away = new Map<string, Told>();
+  readonly #regions = new Map<RegionId, RegionTold>();
 
   /** Conversations of which this router knows: sent by itself, told by regions. */
   get sizes(): { readonly own: number; readonly away: number } {
@@ -103,7 +88,7 @@ export class ConversationMemory {
 
   /** What was noted here. */
   own(key: string, limits: AffinityLimits, nowMs: number): Dwelling | null {
-    return living(this.#own.get(key), limits, nowMs);
+    return living(this.#own.get(key) ?? null, limits, nowMs);
   }
 
   /** What a region has told. */
@@ -112,8 +97,9 @@ export class ConversationMemory {
     return living(this.#away.get(key)?.dwelling ?? null, limits, nowMs);
   }
 
-  noted(key: string, dwelling: Dwelling, limits: AffinityLimits): void {
-    this.#own.set(key, dwelling, limits.affinityMax);
+  noted(key: string, dwelling: Dwelling, { affinityMax }: AffinityLimits): void {
+    this.#own.set(key, dwelling);
+    if (this.#own.size > affinityMax) this.#own.takeOldest();
   }
 
   /** What one reporter of a region says. */
@@ -123,41 +109,62 @@ export class ConversationMemory {
     at: { readonly limits: AffinityLimits; readonly nowMs: number },
   ): void {
     const { reporter, region } = by;
-    if (report.snapshot) this.#forget(reporter);
-    const told = this.#toldBy(reporter);
-    for (const key of report.gone) {
-      if (told.delete(key)) this.#away.delete(key);
+    const told = this.#toldBy(region);
+    if (report.snapshot) {
+      for (const key of told.reporters.get(reporter) ?? []) this.#forget(key);
     }
+    const keys = keysOf(told, reporter);
+    for (const key of report.gone) if (keys.has(key)) this.#forget(key);
     for (const { key, tokens, idleMs, awayForMs } of report.here) {
       const { nowMs, limits } = at;
       const sinceMs = nowMs - Math.min(awayForMs, AWAY_FOR_MAX_MS);
       const since = { sinceMs, movedMs: sinceMs, vouched: true };
       const dwelling = { region, tokens, atMs: nowMs - idleMs, ...since };
       const before = this.#away.get(key);
-      if (before !== null && before.dwelling.atMs > dwelling.atMs) continue;
-      if (before !== null) this.#told.get(before.reporter)?.delete(key);
-      told.add(key);
-      const evicted = this.#away.set(key, { dwelling, reporter }, limits.affinityMax);
-      if (evicted !== null) this.#told.get(evicted[1].reporter)?.delete(evicted[0]);
+      if (before !== undefined && before.dwelling.atMs > dwelling.atMs) continue;
+      this.#forget(key);
+      keys.add(key);
+      told.keys.set(key, true);
+      this.#away.set(key, { dwelling, reporter, by: told });
+      if (this.#away.size > limits.affinityMax) this.#forgetOne();
     }
   }
 
-  /** Of a reporter that has long said nothing the list is closed: what it told lapses by itself. */
-  #toldBy(reporter: string): Set<string> {
-    const told = this.#told.get(reporter) ?? new Set();
-    this.#told.delete(reporter);
-    this.#told.set(reporter, told);
-    if (this.#told.size > REPORTERS_MAX) {
-      const [silent] = this.#told.keys();
-      if (silent !== undefined) this.#told.delete(silent);
-    }
+  #toldBy(region: RegionId): RegionTold {
+    const told = this.#regions.get(region) ?? { keys: new RecentMap(), reporters: new Map() };
+    this.#regions.set(region, told);
     return told;
   }
 
-  #forget(reporter: string): void {
-    for (const key of this.#told.get(reporter) ?? []) this.#away.delete(key);
-    this.#told.delete(reporter);
+  #forget(key: string): void {
+    const told = this.#away.get(key);
+    if (told === undefined) return;
+    this.#away.delete(key);
+    told.by.keys.delete(key);
+    told.by.reporters.get(told.reporter)?.delete(key);
   }
+
+  /** The oldest of the region that has told most. */
+  #forgetOne(): void {
+    let most: RegionTold | null = null;
+    for (const told of this.#regions.values()) {
+      if (most === null || told.keys.size > most.keys.size) most = told;
+    }
+    const oldest = most?.keys.takeOldest() ?? null;
+    if (oldest !== null) this.#forget(oldest[0]);
+  }
+}
+
+/** Of a reporter that has long said nothing the list is closed: what it told lapses by itself. */
+function keysOf({ reporters }: RegionTold, reporter: string): Set<string> {
+  const keys = reporters.get(reporter) ?? new Set();
+  reporters.delete(reporter);
+  reporters.set(reporter, keys);
+  if (reporters.size > REPORTERS_MAX) {
+    const [silent] = reporters.keys();
+    if (silent !== undefined) reporters.delete(silent);
+  }
+  return keys;
 }
 
 /** The first where both were served at once. */
