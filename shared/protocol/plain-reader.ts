@@ -84,8 +84,12 @@ const NIL = 0xc0;
 const FALSE = 0xc2;
 const TRUE = 0xc3;
 
+/** Those whose reader keeps to checks. */
+const CHECKED: ReadonlySet<string> = new Set(['record', 'array', 'string', 'number']);
+
 function readOf(schema: z.core.$ZodType): Read {
   const def = schema._zod.def as Def;
+  if (!CHECKED.has(def.type)) refuseChecks(def);
   switch (def.type) {
     case 'object':
       return readObject(def as z.core.$ZodObjectDef);
@@ -106,16 +110,25 @@ function readOf(schema: z.core.$ZodType): Read {
     case 'nullable':
       return readNullable(readOf((def as z.core.$ZodNullableDef).innerType));
     case 'optional':
+      return readOf(neverFilled((def as z.core.$ZodOptionalDef).innerType));
     case 'default':
     case 'catch':
       // What they stand in for goes the long way.
-      return readOf((def as z.core.$ZodOptionalDef).innerType);
+      return readOf((def as z.core.$ZodDefaultDef).innerType);
     case 'union':
       // The first that accepts decides; whether another would, the long way tells.
       return readOf((def as z.core.$ZodUnionDef).options[0] as z.core.$ZodType);
     default:
       throw new Error(`no reader for '${def.type}'`);
   }
+}
+
+/** What may be missing, and is then something. */
+function neverFilled(schema: z.core.$ZodType): z.core.$ZodType {
+  const { type } = schema._zod.def;
+  if (type === 'default' || type === 'catch')
+    throw new Error(`no reader for an optional '${type}'`);
+  return schema;
 }
 
 function readBoolean(cursor: Cursor): unknown {
@@ -142,7 +155,6 @@ interface Field {
 }
 
 function readObject(def: z.core.$ZodObjectDef): Read {
-  refuseChecks(def);
   const fields = Object.entries(def.shape).map(([name, schema], index): Field => ({
     name,
     read: readOf(schema),
@@ -188,6 +200,9 @@ function fieldAt(cursor: Cursor, fields: readonly Field[], expected: number): nu
 }
 
 function readRecord(def: z.core.$ZodRecordDef): Read {
+  // Of a closed set of names none may be missing.
+  const names = def.keyType._zod.def.type;
+  if (names !== 'string') throw new Error(`no reader for names by '${names}'`);
   const readName = readOf(def.keyType);
   const readValue = readOf(def.valueType);
   const fits = checksOf(def);
@@ -223,6 +238,7 @@ function readList(def: z.core.$ZodArrayDef): Read {
 }
 
 function readText(def: Def): Read {
+  if ('check' in def) throw new Error('no reader for a text of a format');
   const fits = checksOf(def);
   const read = plainText();
   return (cursor) => {
@@ -236,7 +252,7 @@ function readOneOf(values: readonly unknown[]): Read {
   const read = plainText();
   return (cursor) => {
     const text = read(cursor);
-    return known.has(text) ? text : MISFIT;
+    return text !== null && known.has(text) ? text : MISFIT;
   };
 }
 
@@ -370,6 +386,6 @@ function lengthsOf(checks: readonly z.core.$ZodCheck[]): [number, number] {
   return [least, most];
 }
 
-function refuseChecks({ checks = [] }: Def): void {
-  if (checks.length > 0) throw new Error('no reader for an object with checks');
+function refuseChecks({ type, checks = [] }: Def): void {
+  if (checks.length > 0) throw new Error(`no reader for checks of '${type}'`);
 }
