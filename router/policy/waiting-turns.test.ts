@@ -26,6 +26,19 @@ describe('a conversation whose next turn waits', () => {
     expect(waiting.tokens('a')).toBe(0);
     expect(waiting.size).toBe(0);
   });
+
+  test('is forgotten with those that have left, also where one waits for long and nobody asks who lives', () => {
+    const waiting = new WaitingTurns<string>();
+    waiting.waits('first', { target: 'a', tokens: 1, touchedMs: 0 });
+    for (let n = 0; n < 1_000; n += 1) {
+      waiting.waits(`r${n}`, { target: 'a', tokens: 1, touchedMs: n });
+      waiting.left(`r${n}`);
+    }
+    expect(waiting.size).toBe(1);
+    expect(waiting.kept).toBeLessThan(100);
+    waiting.settle(10_000, tau);
+    expect(waiting.tokens('a')).toBe(1);
+  });
 });
 
 test('sums are those of a plain recount, whatever comes and leaves', () => {

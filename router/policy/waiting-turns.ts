@@ -12,6 +12,8 @@ import { BinaryHeap } from '../../shared/lib/binary-heap.ts';
 import { ChurnMap } from '../../shared/lib/churn.ts';
 
 const ASKED_EVERY_MS = 250;
+/** What has left may stay in the heap until its turn; so much more than waits, and the heap is made anew. */
+const SLACK = 64;
 
 export interface WaitingTurn<Target> {
   /** It holds most of the conversation. */
@@ -38,11 +40,17 @@ export class WaitingTurns<Target> {
     return this.#turns.size;
   }
 
+  /** In memory: those that do not count yet, and some that have left. */
+  get kept(): number {
+    return this.#fresh.size;
+  }
+
   waits(id: string, turn: WaitingTurn<Target>): void {
     this.left(id);
     const entry = { ...turn, counts: false, left: false };
     this.#turns.set(id, entry);
     this.#fresh.push(entry);
+    if (this.#fresh.size > 2 * this.#turns.size + SLACK) this.#fresh.prune((each) => !each.left);
   }
 
   left(id: string): void {
