@@ -83,6 +83,11 @@ export class RegionDesk {
     this.server?.closeLink(link, reason);
   }
 
+  /** Regions have been configured anew: ends the links of those that may link no longer. */
+  review(): void {
+    this.server?.review();
+  }
+
   /** Null before it listens. */
   stats(): LinkServerStats | null {
     return this.server?.stats() ?? null;

@@ -107,6 +107,7 @@ export class GlobalShell {
     this.connections.configure(reloadable.regions);
     this.requests.configure(gatewayReloadable(reloadable));
     this.driver.post({ kind: 'configured', config: coreConfig(this.deps.options, reloadable) });
+    this.links.review();
   }
 
   /** New arrivals are refused from here on. */

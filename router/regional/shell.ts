@@ -141,6 +141,7 @@ export class RegionalShell {
     this.requests.configure(gatewayReloadable(reloadable));
     const config = coreConfig(this.deps.options, reloadable);
     this.driver.post({ kind: 'configured', config });
+    this.linkServer?.review();
   }
 
   /** New arrivals are refused from here on. */

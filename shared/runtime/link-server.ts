@@ -5,6 +5,7 @@
 //   upgrade   path, links' number, secret or certificate   else 404, 503, 401
 //   hello     within `helloTimeoutMs`, small, a version we speak, a pool or region that the secret may speak for
 //   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
+//   review    after a reload: whose secret or certificate name would let it in no longer is closed as `unauthorized`
 //   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's. Messages of
 //               all links together hold a turn of the event loop for some ms: the rest come in the turns after
 
@@ -18,7 +19,13 @@ import { MAX_HELLO_BYTES } from '../protocol/limits.ts';
 import type { CloseReason, Hello, RouterMessage } from '../protocol/messages.ts';
 import type { ToldByAgent } from './agent-link.ts';
 import type { Clock } from './clock.ts';
-import { grantFor, grants, type LinkGrant, type LinkRules } from './link-credentials.ts';
+import {
+  grantFor,
+  grants,
+  type LinkGrant,
+  type LinkRules,
+  type Presented,
+} from './link-credentials.ts';
 import {
   LINK_LIMITS,
   LINK_WEBSOCKET,
@@ -31,7 +38,7 @@ import { LinkSlices } from './link-slices.ts';
 import { isHello, type AnyHello, type AnyMessage, type ParentWords } from './link-words.ts';
 import type { Logger } from './log.ts';
 import type { Timers } from './timers.ts';
-import { peerCertificate, type PeerCertificate } from './tls-peer.ts';
+import { peerCertificate } from './tls-peer.ts';
 import {
   createHttpServer,
   type ClientAuth,
@@ -93,6 +100,8 @@ export interface LinkServer<Parent extends AnyMessage = RouterMessage> {
   /** False where the link is gone, or goes because it is too slow. */
   send(link: LinkId, message: Parent): boolean;
   closeLink(link: LinkId, reason: CloseReason): void;
+  /** The rules may have changed: ends the links of those whom they would let in no longer, and says so. */
+  review(): void;
   stats(): LinkServerStats;
   /** Closes all links as `shutting_down` and the listener. */
   close(): Promise<void>;
@@ -105,6 +114,8 @@ const SPARE_CONNECTIONS = 64;
 const HELLO_TIMEOUT_MS = 5_000;
 /** Milliseconds for the owner's verdict, address proof included. */
 const VERDICT_TIMEOUT_MS = 10_000;
+/** Ended links of one review that are named in the log. */
+const NAMED_MAX = 8;
 /** Milliseconds for the head of an upgrade request. */
 const HEAD_TIMEOUT_MS = 5_000;
 const CLOSE_WAIT_MS = 1_500;
@@ -122,10 +133,14 @@ export async function startLinkServer<
 interface Peer {
   readonly link: LinkId;
   readonly socket: LinkSocket;
-  readonly grant: LinkGrant;
+  /** What it may speak for, by what it has shown. */
+  grant: LinkGrant;
+  readonly shown: Presented;
   readonly remoteAddress: string;
   readonly certified: boolean;
   readonly reachedAt: string | null;
+  /** What it does speak for; null before its hello. */
+  speaksFor: string | null;
   phase: 'greeting' | 'judging' | 'up';
   /** Messages that wait for a later turn. */
   waiting: number;
@@ -149,6 +164,8 @@ class Links<
   #stopBeat: () => void = () => undefined;
   #opened = 0;
   #closing = false;
+  /** By which all that stand were let in. */
+  #rules = '';
   #counts = { refusedUpgrades: 0, malformed: 0, unknownKinds: 0, unknownFields: 0 };
 
   constructor(options: LinkServerOptions<H, Child, Parent>) {
@@ -212,6 +229,26 @@ class Links<
     this.#peers.get(link)?.socket.close(reason);
   }
 
+  review(): void {
+    const rules = { ...this.#options.rules(), clientAuth: this.#clientAuth() };
+    const written = JSON.stringify(rules);
+    if (written === this.#rules) return;
+    this.#rules = written;
+    const ended: string[] = [];
+    for (const peer of this.#peers.values()) {
+      const { speaksFor, shown } = peer;
+      peer.grant = grantFor(rules, shown);
+      const stays =
+        speaksFor === null ? peer.grant.kind !== 'refused' : grants(peer.grant, speaksFor);
+      if (stays) continue;
+      ended.push(`${speaksFor ?? 'not greeted'} ${peer.remoteAddress}`);
+      peer.socket.close('unauthorized');
+    }
+    if (ended.length === 0) return;
+    const named = ended.slice(0, NAMED_MAX).join(', ');
+    this.#options.log.warn({ links: ended.length, named }, 'links ended: secret taken out');
+  }
+
   stats(): LinkServerStats {
     return { links: this.#peers.size, ...this.#counts };
   }
@@ -259,15 +296,17 @@ class Links<
       return end(stream, '503 Service Unavailable');
     }
     const certificate = peerCertificate(request.socket, this.#options.clock.wallMs());
-    const grant = this.#grant(request, remoteAddress, certificate);
+    const { authorization } = request.headers;
+    const shown = { authorization, remoteAddress, certificate };
+    const grant = grantFor({ ...this.#options.rules(), clientAuth: this.#clientAuth() }, shown);
     if (grant.kind === 'refused') {
-      this.#sayRefused(request.headers.authorization, { remoteAddress, certificate });
+      this.#sayRefused(shown);
       return this.#refuse(stream, '401 Unauthorized');
     }
     this.#upgrader.handleUpgrade(request, stream, head, (socket) => {
       const certified = this.#clientAuth() !== 'none' && certificate.kind === 'valid';
       const reachedAt = this.#reachedAt(request.headers.host);
-      this.#greet({ socket, stream }, { grant, remoteAddress, certified, reachedAt });
+      this.#greet({ socket, stream }, { grant, shown, remoteAddress, certified, reachedAt });
     });
   }
 
@@ -275,18 +314,7 @@ class Links<
     return this.#options.tls?.clientAuth ?? 'none';
   }
 
-  #grant(request: IncomingMessage, remoteAddress: string, certificate: PeerCertificate): LinkGrant {
-    const { rules } = this.#options;
-    const clientAuth = this.#clientAuth();
-    const { authorization } = request.headers;
-    const presented = { authorization, remoteAddress, certificate };
-    return grantFor({ ...rules(), clientAuth }, presented);
-  }
-
-  #sayRefused(
-    authorization: string | undefined,
-    { remoteAddress, certificate }: Pick<Peer, 'remoteAddress'> & { certificate: PeerCertificate },
-  ): void {
+  #sayRefused({ authorization, remoteAddress, certificate }: Presented): void {
     const { log } = this.#options;
     const clientAuth = this.#clientAuth();
     const isCertificate =
@@ -326,7 +354,7 @@ class Links<
 
   #greet(
     { socket, stream }: { readonly socket: WebSocket; readonly stream: Duplex },
-    who: Pick<Peer, 'grant' | 'remoteAddress' | 'certified' | 'reachedAt'>,
+    who: Pick<Peer, 'grant' | 'shown' | 'remoteAddress' | 'certified' | 'reachedAt'>,
   ): void {
     const { clock, timers, helloTimeoutMs } = this.#options;
     this.#opened += 1;
@@ -346,6 +374,7 @@ class Links<
       link,
       socket: linkSocket,
       ...who,
+      speaksFor: null,
       phase: 'greeting',
       waiting: 0,
       cancelDeadline: timers.after(helloTimeoutMs ?? HELLO_TIMEOUT_MS, () => this.#late(peer)),
@@ -414,6 +443,7 @@ class Links<
   async #judge(peer: Peer, hello: H): Promise<void> {
     peer.cancelDeadline();
     peer.phase = 'judging';
+    peer.speaksFor = this.#options.words.speaksFor(hello);
     peer.socket.pause();
     peer.cancelDeadline = this.#options.timers.after(VERDICT_TIMEOUT_MS, () => this.#late(peer));
     const verdict = await this.#verdict(peer, hello);
@@ -436,9 +466,9 @@ class Links<
 
   async #verdict(peer: Peer, hello: H): Promise<LinkVerdict> {
     const [least, greatest] = hello.protocol;
-    const { version, speaksFor } = this.#options.words;
+    const { version } = this.#options.words;
     if (least > version || greatest < version) return 'protocol_too_old';
-    if (!grants(peer.grant, speaksFor(hello))) return 'unauthorized';
+    if (peer.speaksFor === null || !grants(peer.grant, peer.speaksFor)) return 'unauthorized';
     try {
       return await this.#options.onHello(hello, peer.certified);
     } catch (error) {

@@ -133,6 +133,66 @@ describe('who may link', () => {
   });
 });
 
+describe('a change of secrets', () => {
+  const old = { secret: 'old-secret', speaksFor: null };
+  const next = { secret: 'new-secret', speaksFor: null };
+  const none: ReturnType<LinkServerOptions['rules']>['certificates'] = [];
+
+  it('ends the links of a secret that was taken out, says which, and lets their agents in with a good one', async () => {
+    const here = testRuntime();
+    let credentials = [old, next];
+    const rules = () => ({ credentials, certificates: none });
+    const { port, hellos, ends, server } = await router({ rules, log: here.log });
+    const gone = agent([url(port)], { secret: 'old-secret' });
+    const stays = agent([url(port)], { secret: 'new-secret' });
+    await until(() => hellos.length === 2);
+    credentials = [next];
+    server.review();
+    await until(() => gone.ends.includes('unauthorized'));
+    expect(ends).toEqual(['unauthorized']);
+    expect(stays.up.size).toBe(1);
+    const said = here.lines.filter(({ msg }) => msg === 'links ended: secret taken out');
+    expect(said).toMatchObject([{ links: 1, named: 'llama 127.0.0.1' }]);
+    expect(JSON.stringify(here.lines)).not.toContain('-secret"');
+    agent([url(port)], { secret: 'new-secret' });
+    await until(() => hellos.length === 3);
+  });
+
+  it('ends none where one is added, or both are good, whatever else is loaded anew', async () => {
+    let credentials = [old];
+    const { port, hellos, up, ends, server } = await router({
+      rules: () => ({ credentials, certificates: none }),
+    });
+    agent([url(port)], { secret: 'old-secret' });
+    await until(() => hellos.length === 1);
+    for (const rules of [[old], [old, next], [next, old]]) {
+      credentials = rules;
+      server.review();
+    }
+    agent([url(port)], { secret: 'new-secret' });
+    await until(() => hellos.length === 2);
+    server.review();
+    expect([up.size, ends]).toEqual([2, []]);
+  });
+
+  it('ends the links of a pool for which the secret speaks no longer, and who has not said hello', async () => {
+    let credentials: ReturnType<LinkServerOptions['rules']>['credentials'] = [old];
+    const rules = () => ({ credentials, certificates: none });
+    const { port, hellos, server } = await router({ rules });
+    const moved = agent([url(port)], { secret: 'old-secret' });
+    const stays = agent([url(port)], { secret: 'old-secret', hello: hello('mistral') });
+    await until(() => hellos.length === 2);
+    const silent = await stranger(port, 'Bearer old-secret');
+    credentials = [{ ...old, speaksFor: ['mistral'] }];
+    server.review();
+    await until(() => moved.ends.includes('unauthorized'));
+    credentials = [next];
+    server.review();
+    expect(await closeCode(silent)).toBe(CLOSE_CODES.unauthorized);
+    await until(() => stays.ends.includes('unauthorized'));
+  });
+});
+
 describe('what a link may carry', () => {
   async function closedFor(send: (socket: WebSocket) => void): Promise<number> {
     const { port } = await router();

@@ -412,3 +412,18 @@ describe('the rollout of a region, changed live', () => {
     expect(near.region.told).toHaveLength(2);
   });
 });
+
+test('a region whose secret is taken out loses its links; one that has two loses none for either', async () => {
+  const { near, far, tier } = await two();
+  const links = () => tier.router.status().regions.map((region) => region.links.length);
+  await until(() => links().join() === '1,1');
+  const load = (...nears: readonly string[]): void => {
+    const regions = [{ ...near.region.options, linkSecrets: nears }, far.region.options];
+    tier.router.reload({ ...tier.options.reloadable, regions });
+  };
+  load('link-secret-of-near', 'the-next-secret-of-near');
+  expect(links()).toEqual([1, 1]);
+  load('the-next-secret-of-near');
+  await until(() => links().join() === '0,1');
+  expect(tier.lines.filter(({ msg }) => msg === 'links ended: secret taken out')).toHaveLength(1);
+});

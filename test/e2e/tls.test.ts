@@ -358,5 +358,7 @@ describe('a region over TLS', () => {
     await until(() => running.status().links > 0);
     running.reload(secrets('new-secret'));
     expect(running.status().links).toBeGreaterThan(0);
+    running.reload(secrets('a-third-secret'));
+    await until(() => running.status().links === 0);
   });
 });
