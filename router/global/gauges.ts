@@ -67,6 +67,8 @@ function setPoolGauges(metrics: Metrics<MetricName>, regions: readonly RegionSta
   replace('pool_ready_replicas', ({ readyReplicas }) => readyReplicas);
   replace('pool_queue_seconds', ({ queueMs }) => seconds(queueMs));
   replace('pool_paused_seconds', ({ pausedForMs }) => seconds(pausedForMs));
+  replace('pool_held_requests', ({ held }) => held);
+  replace('pool_resume_requests', ({ resumes }) => resumes);
   replace('spill_share_ratio', ({ spill }) => spill.share);
   replace('spill_turns_total', ({ spill }) => spill.turns);
   replace('spill_credit_seconds', ({ spill }) => seconds(spill.creditMs));

@@ -154,6 +154,18 @@ export const METRICS = [
     labels: PLACE,
   },
   {
+    name: 'pool_held_requests',
+    type: 'gauge',
+    help: 'Requests that wait here for the pool, which asked for time.',
+    labels: PLACE,
+  },
+  {
+    name: 'pool_resume_requests',
+    type: 'gauge',
+    help: 'Requests that the pool may owe a first token at once, while it is taken up again after it asked for time. Absent while it is not.',
+    labels: PLACE,
+  },
+  {
     name: 'spill_share_ratio',
     type: 'gauge',
     help: 'Share of the new conversations of the pool that goes abroad.',
