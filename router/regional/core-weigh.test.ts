@@ -13,11 +13,14 @@ import { draw, drawProbabilities } from '../policy/pick.ts';
 import { decide } from './core-decide.ts';
 import { heard, linkDown, linkUp } from './core-links.ts';
 import { attemptEnded } from './core-outcomes.ts';
+import { probed, sweep } from './core-freshness.ts';
+import { noteFirstToken } from './core-leases.ts';
 import { curveOf, loadOf, poolCurve, viewOf } from './core-load.ts';
 import { arrive, enter } from './core-requests.ts';
 import { roomNow, serves } from './core-room.ts';
+import { Roster } from './core-roster.ts';
 import { Shares } from './core-share.ts';
-import { RegionalState, type RequestState } from './core-state.ts';
+import { RegionalState, type LeaseState, type PoolState, type RequestState } from './core-state.ts';
 import { weighPlainly } from './core-weigh-plain.harness.ts';
 import { isReady, NOBODY } from './core-ready.ts';
 import { weigh } from './core-weigh.ts';
@@ -96,7 +99,15 @@ const asked = fc.record({
 });
 
 const step = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant('report' as const), name, figures }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('report' as const),
+      name,
+      figures,
+      life: fc.option(fc.constantFrom(1, 1, 1, 2), { nil: undefined }),
+    }),
+  },
   {
     weight: 4,
     arbitrary: fc.record({ kind: fc.constant('holds' as const), name, path, leaf: fc.boolean() }),
@@ -121,6 +132,13 @@ const step = fc.oneof(
     }),
   },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(300) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(40_000) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('begin' as const), which: fc.nat() }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('complete' as const), which: fc.nat() }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant('probed' as const), name, ok: fc.boolean() }),
+  },
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 type Asked = typeof asked extends fc.Arbitrary<infer S> ? S : never;
@@ -153,7 +171,9 @@ class Rig {
         this.#up(next.name, next.ranks);
         break;
       case 'report': {
-        const report = reportOf(`r${next.name}`, next.figures);
+        const { life = 1 } = next;
+        const incarnation = `r${next.name}/${life}` as ReplicaReport['incarnation'];
+        const report = reportOf(`r${next.name}`, { ...next.figures, incarnation });
         heard(state, linkOf(next.name), { kind: 'report', report });
         break;
       }
@@ -164,8 +184,7 @@ class Rig {
         arrive(state, this.request(next.asked));
         break;
       case 'fail': {
-        const leases = [...state.leases.values()];
-        const lease = leases[next.which % Math.max(1, leases.length)];
+        const lease = this.#lease(next.which);
         const result = next.pause ? BUSY : FAULT;
         if (lease !== undefined) attemptEnded(state, lease, { result, committed: false } as never);
         break;
@@ -178,10 +197,32 @@ class Rig {
         heard(state, linkOf(next.name), { kind: 'bye', replica, reason: 'drained' });
         break;
       }
+      case 'begin': {
+        const lease = this.#lease(next.which);
+        if (lease !== undefined) noteFirstToken(state, lease);
+        break;
+      }
+      case 'complete': {
+        const lease = this.#lease(next.which);
+        const result: AttemptResult = { kind: 'complete', usage: null };
+        if (lease !== undefined) attemptEnded(state, lease, { result, committed: true } as never);
+        break;
+      }
+      case 'probed': {
+        const replica = state.replicas.get(`r${next.name}` as ReplicaId);
+        if (replica !== undefined) probed(state, replica, next.ok);
+        break;
+      }
       case 'pass':
         state.nowMs += next.ms;
+        sweep(state);
     }
     state.effects = [];
+  }
+
+  #lease(which: number): LeaseState | undefined {
+    const leases = [...this.state.leases.values()];
+    return leases[which % Math.max(1, leases.length)];
   }
 
   request({ prompts, ...more }: Asked): ReturnType<CoreRig['request']> {
@@ -332,6 +373,39 @@ test('the fast weighing is the plain one, and so are draw and candidates', () =>
   );
 });
 
+/** What is kept of a pool's targets from one event to the next is what a look at all of them finds. */
+function expectCurrent({ nowMs }: RegionalState, { roster, replicas }: PoolState): void {
+  roster.sync();
+  const anew = new Roster(replicas);
+  anew.sync();
+  const isSame = roster.targets.every((target, place) => target === anew.targets[place]);
+  expect([roster.targets.length, isSame]).toEqual([anew.targets.length, true]);
+  expect(roster.figures).toEqual(anew.figures);
+  expect(roster.standing).toEqual(anew.standing);
+  expect(roster.slots).toEqual(anew.slots);
+  expect(roster.degraded).toBe(anew.degraded);
+  expect(roster.medianCurve()).toEqual(anew.medianCurve());
+  for (const model of [MODEL, 'tuned', 'other']) {
+    expect(roster.limits(model)).toEqual(anew.limits(model));
+  }
+  const all = [...replicas].flatMap(({ targets }) => targets);
+  const tripped = all.filter(({ breaker }) => breaker.state(nowMs) !== 'closed');
+  expect(roster.breakers.tripped).toBe(tripped.length);
+}
+
+test('what is kept of all targets is true after every event', () => {
+  fc.assert(
+    fc.property(fc.array(step, { minLength: 5, maxLength: 60 }), (steps) => {
+      const rig = new Rig();
+      for (const next of steps) {
+        rig.run(next);
+        for (const pool of rig.state.pools.values()) expectCurrent(rig.state, pool);
+      }
+    }),
+    { numRuns: 150 },
+  );
+});
+
 test('equal replicas stay in the order of the pool, and equal curves give the first of them', () => {
   const rig = new Rig();
   const flat = { baseMs: 0, frontMsPerToken: 0, contextMsPerToken2: 0, stepTokens: 2_048 };
@@ -343,7 +417,7 @@ test('equal replicas stay in the order of the pool, and equal curves give the fi
   for (let k = 5; k < 30; k += 1) rig.run({ kind: 'up', name: k, ranks: 1 });
   for (let k = 0; k < 30; k += 1) {
     const prefillCost = k % 7 === 3 ? (curves[k % 3] ?? null) : null;
-    rig.run({ kind: 'report', name: k, figures: { prefillCost, itlMs: null } });
+    rig.run({ kind: 'report', name: k, figures: { prefillCost, itlMs: null }, life: 1 });
   }
   for (const maxTokens of [null, 5]) {
     const prompts = [{ path: [1, 2], turns: [], parts: {}, tokenIds: null }];
