@@ -260,6 +260,14 @@ it.each<[string, string, string, readonly string[]]>([
     ['39:14: regions[2].baseUrl: is where region "ams" listens: each has an address of its own'],
   ],
   [
+    'a further address that is another region’s',
+    'baseUrl: https://sin.inference.example:8083',
+    'baseUrl: https://sin.inference.example:8083\n    otherBaseUrls: [https://ams.inference.example:8083]',
+    [
+      '40:21: regions[2].otherBaseUrls[0]: is where region "ams" listens: each has an address of its own',
+    ],
+  ],
+  [
     'the link secret of another region',
     'linkSecrets: [link-secret-of-sin]',
     'linkSecrets: [link-secret-of-ams]',

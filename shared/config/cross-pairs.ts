@@ -10,11 +10,16 @@ export function pairProblems(config: FleetConfig): readonly Problem[] {
 
 /** What is signed for one region is refused by another. */
 function addressProblems({ regions }: FleetConfig): Problem[] {
-  return regions.flatMap(({ baseUrl }, i): Problem[] => {
-    const first = regions.findIndex((each) => each.baseUrl === baseUrl);
+  const all = regions.flatMap(({ baseUrl, otherBaseUrls }, i) => [
+    { url: baseUrl, i, path: ['regions', i, 'baseUrl'] },
+    ...otherBaseUrls.map((url, k) => ({ url, i, path: ['regions', i, 'otherBaseUrls', k] })),
+  ]);
+  const firsts = new Map(all.toReversed().map(({ url, i }) => [url, i]));
+  return all.flatMap(({ url, i, path }): Problem[] => {
+    const first = firsts.get(url) ?? i;
     if (first === i) return [];
     const message = `is where region "${regions[first]?.name ?? ''}" listens: each has an address of its own`;
-    return [{ path: ['regions', i, 'baseUrl'], message }];
+    return [{ path, message }];
   });
 }
 
