@@ -1,8 +1,18 @@
 // What a request demands of the model itself: a revision, and a context that it fits into.
 
 import { describe, expect, test } from 'vitest';
+import type { PoolId } from '../../shared/model/ids.ts';
 import type { RegionModelReport } from '../../shared/protocol/region-messages.ts';
-import { asia, attemptIn, kindOf, MODEL, refusalIn, tenantOf, turnsOf } from './core.harness.ts';
+import {
+  asia,
+  attemptIn,
+  kindOf,
+  MODEL,
+  poolReport,
+  refusalIn,
+  tenantOf,
+  turnsOf,
+} from './core.harness.ts';
 import type { GlobalRig } from './core.harness.ts';
 
 function model(more: Partial<RegionModelReport> = {}): readonly RegionModelReport[] {
@@ -40,6 +50,36 @@ describe('a prompt that is too long for the nearest region', () => {
     const rig = contexts();
     expect(attemptIn(rig.arrive({ prompts: prompts(9), truncates: true })).region).toBe('jp');
     expect(attemptIn(rig.arrive({ prompts: [], work: 'light' })).region).toBe('jp');
+  });
+
+  test('goes to the pool of its home region that takes it, though another has more replicas', () => {
+    const rig = asia();
+    const pool = (id: string, readyReplicas: number, longestModelLen: number) =>
+      poolReport({
+        ...{ pool: id as PoolId, readyReplicas },
+        models: model({ longestModelLen, bytesPerTokenMost: 4 }),
+      });
+    const pools = [pool('short', 9, 2_000), pool('long', 1, 4_000)];
+    rig.say('jp', { kind: 'report', seq: 1, pools, routers: 1, draining: false, arrived: [] });
+    const placed = (thousands: number, maxTokens = 10): readonly string[] => {
+      const { region, pool: id } = attemptIn(
+        rig.arrive({ prompts: prompts(thousands), maxTokens }),
+      );
+      return [region, id];
+    };
+    expect(placed(1)).toEqual(['jp', 'short']);
+    expect(placed(3)).toEqual(['jp', 'long']);
+    expect(placed(1, 2_000)).toEqual(['jp', 'long']);
+    const { candidates, pool: explained } = rig.core.explain(
+      rig.request({ prompts: prompts(3) }),
+      rig.nowMs,
+    );
+    expect([candidates[0]?.removed, explained]).toEqual([null, 'long']);
+    // It fits in the end without its answer alone: there, and not where not even it does.
+    for (const region of ['sg', 'eu']) {
+      rig.report(region, { models: model({ longestModelLen: 1_000, bytesPerTokenMost: 4 }) });
+    }
+    expect(placed(3, 9_000)).toEqual(['jp', 'long']);
   });
 
   test('is refused as too long where every region of its tenant is too short, and says so in explain', () => {

@@ -7,6 +7,8 @@ import { estimateTtft, keptTokens, type TtftEstimate } from '../policy/region-es
 import {
   filterRegions,
   mayEverServe,
+  runsAsked,
+  takesWhole,
   type DemandedLength,
   type FilteredRegions,
   type RegionFilterReason,
@@ -63,8 +65,7 @@ export interface Weighing {
 
 export function weigh(state: GlobalState, request: RequestState, tenant: TenantFacts): Weighing {
   const asked = request.request;
-  const demand = demandOf(tenant, request);
-  const filtered = filter(state, request, demand);
+  const { filtered, demand } = filter(state, request, demandOf(tenant, request));
   const { conversation, byId } = conversationOf(state, request);
   const promptTokens = tokensOf(state, request);
   const size = { promptTokens, expectedTokens: promptTokens + answerTokens(state, asked) };
@@ -92,30 +93,42 @@ export function weigh(state: GlobalState, request: RequestState, tenant: TenantF
 
 /**
  * The pool of a region that serves the model: the one with most ready replicas, of those that have a revision that is asked
- * for where there are any.
+ * for where there are any, and of these of those whose context takes the request where there are any.
  */
 export function poolFor(
   region: RegionState,
-  { model, revisions }: DemandedModel,
+  demand: DemandedModel & Pick<RegionDemand, 'length'>,
 ): RegionPool | null {
   let best: RegionPool | null = null;
-  let bestReady = -1;
+  let bestRank = -1;
   for (const pool of region.pools.values()) {
-    const { sight } = pool;
-    if (sight?.models.some(({ name }) => name === model) !== true) continue;
-    const isAsked =
-      revisions === null ||
-      sight.models.some(({ name, revision }) => name === model && revisions.includes(revision));
-    const ready = isAsked ? sight.readyReplicas + ASKED : sight.readyReplicas;
-    if (ready <= bestReady) continue;
+    const rank = rankOf(pool, demand);
+    if (rank <= bestRank) continue;
     best = pool;
-    bestReady = ready;
+    bestRank = rank;
   }
   return best;
 }
 
 /** More than any pool has replicas. */
-const ASKED = 1e9;
+const TAKES_WHOLE = 1e9;
+const RUNS_ASKED = 2 * TAKES_WHOLE;
+
+/** -1: it does not serve the model. */
+function rankOf(
+  { sight }: RegionPool,
+  demand: DemandedModel & Pick<RegionDemand, 'length'>,
+): number {
+  if (sight === null) return -1;
+  let rank = -1;
+  for (const model of sight.models) {
+    if (model.name !== demand.model) continue;
+    const runs = runsAsked(model, demand);
+    const bonus = (runs ? RUNS_ASKED : 0) + (runs && takesWhole(model, demand) ? TAKES_WHOLE : 0);
+    rank = Math.max(rank, sight.readyReplicas + bonus);
+  }
+  return rank;
+}
 
 /** Whether the tenant's own rules, as they are now, let a region serve it. Health is no part of it. */
 export function mayServe({ id, config }: RegionState, tenant: TenantFacts): boolean {
@@ -129,18 +142,26 @@ export function tokensOf(state: GlobalState, { request, demanded }: RequestState
   return Math.max(1, Math.round(tokens));
 }
 
+/** With what was demanded in the end. */
+function filter(
+  state: GlobalState,
+  request: RequestState,
+  demand: RegionDemand,
+): { readonly filtered: FilteredRegions; readonly demand: RegionDemand } {
+  const filtered = filterFor(state, request, demand);
+  const { length = null } = demand;
+  if (length === null || length.answerTokens === 0 || !isTooLong(filtered)) {
+    return { filtered, demand };
+  }
+  // So long an answer fits nowhere: whether it is cut or refused is the engine's to say.
+  const promptAlone = { ...demand, length: { ...length, answerTokens: 0 } };
+  return { filtered: filterFor(state, request, promptAlone), demand: promptAlone };
+}
+
 /**
  * Where nothing is ready, what is on its way is waited for; and neither breakers nor silence leave a request without a
  * region that its tenant has: the last are tried all the same.
  */
-function filter(state: GlobalState, request: RequestState, demand: RegionDemand): FilteredRegions {
-  const found = filterFor(state, request, demand);
-  const { length = null } = demand;
-  if (length === null || length.answerTokens === 0 || !isTooLong(found)) return found;
-  // So long an answer fits nowhere: whether it is cut or refused is the engine's to say.
-  return filterFor(state, request, { ...demand, length: { ...length, answerTokens: 0 } });
-}
-
 function filterFor(
   state: GlobalState,
   request: RequestState,

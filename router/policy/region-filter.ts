@@ -148,24 +148,30 @@ function removalOf(view: RegionView, demand: RegionDemand): RegionFilterReason |
   if (!view.seen || view.models === null) return 'unseen';
   const served = view.models.filter(({ name }) => name === demand.model);
   if (served.length === 0) return 'model';
-  const { revisions, length = null } = demand;
-  const fit = revisions === null ? served : served.filter((each) => runsAny(each, revisions));
+  const fit = served.filter((each) => runsAsked(each, demand));
   if (fit.length === 0) return 'revision';
-  if (length !== null && !fit.some((each) => isLongEnough(each, length))) return 'context_length';
+  if (!fit.some((each) => takesWhole(each, demand))) return 'context_length';
   if (!view.hasCapacity) return 'no_capacity';
   if (view.breakerOpen) return 'breaker';
   if (view.silent === true) return 'silent';
   return view.paused ? 'paused' : null;
 }
 
-function runsAny({ revision }: RegionModel, revisions: readonly string[]): boolean {
-  return revision !== UNKNOWN_REVISION && revisions.includes(revision);
+/** None is asked for, or it is one of those. */
+export function runsAsked(
+  { revision }: RegionModel,
+  { revisions }: Pick<RegionDemand, 'revisions'>,
+): boolean {
+  return revisions === null || (revision !== UNKNOWN_REVISION && revisions.includes(revision));
 }
 
-function isLongEnough(
+/** Prompt and answer fit into its context, as far as can be told. */
+export function takesWhole(
   model: RegionModel,
-  { bytes, tokens, answerTokens }: DemandedLength,
+  { length = null }: Pick<RegionDemand, 'length'>,
 ): boolean {
+  if (length === null) return true;
+  const { bytes, tokens, answerTokens } = length;
   const { longestModelLen = null, bytesPerTokenMost = null } = model;
   if (longestModelLen === null) return true;
   const text = bytesPerTokenMost === null ? 0 : bytes / bytesPerTokenMost;

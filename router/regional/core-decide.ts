@@ -43,6 +43,29 @@ export function decide(
   request: RequestState,
   options: { draw: boolean },
 ): Verdict {
+  const verdict = decideIn(state, request, options);
+  if (request.tooShort.length === 0) return verdict;
+  const shows = !options.draw || request.request.explain === true;
+  return shows ? withTooShort(verdict, request.tooShort) : verdict;
+}
+
+/** Its own pool's targets are shown first; of a longer list, the end is left out. */
+function withTooShort(verdict: Verdict, pools: readonly PoolState[]): Verdict {
+  const { decision } = verdict;
+  const others = pools.flatMap((pool) =>
+    targetsOf(pool).map((target): Candidate => {
+      return { ...BLANK, target: idOf(target), removed: 'context_length' };
+    }),
+  );
+  const candidates = [...decision.candidates, ...others].slice(0, CANDIDATES_SHOWN);
+  return { ...verdict, decision: { ...decision, candidates } };
+}
+
+function decideIn(
+  state: RegionalState,
+  request: RequestState,
+  options: { draw: boolean },
+): Verdict {
   const weighing = weigh(state, request);
   const shows = !options.draw || request.request.explain === true;
   if (weighing.count === 0) {

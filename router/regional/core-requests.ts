@@ -11,6 +11,7 @@ import { failureOf, finish, refuse } from './core-ends.ts';
 import { openAttempt } from './core-leases.ts';
 import type { Failure, PoolState, RegionalState, RequestState } from './core-state.ts';
 import { runsOther, targetsOf } from './core-ready.ts';
+import { FIT, fitIn, type Fit } from './core-weigh.ts';
 
 export function arrive(state: RegionalState, request: RouteRequest): void {
   state.budget.request(state.nowMs);
@@ -40,13 +41,15 @@ export function enter(
   request: RouteRequest,
 ): RequestState | { decision: Decision; failure: Failure } {
   const demanded = demandedIn(state, request);
-  const pool = poolFor(state, demanded);
+  const chosen = poolFor(state, demanded, request);
   const { model } = demanded;
-  if (pool === null || pool === 'unknown') return unknownModel(model, pool === null);
+  if (chosen === null || chosen === 'unknown') return unknownModel(model, chosen === null);
+  const { pool, tooShort } = chosen;
   const pinned = pinnedBy(pool, model);
   return {
     request,
     pool,
+    tooShort,
     engineModel: aliasOf(pool, model) ?? model,
     revisions: alsoDemanded(demanded, pinned).revisions,
     arrivedMs: state.nowMs,
@@ -75,39 +78,67 @@ export function carryOut(state: RegionalState, request: RequestState, verdict: V
 /** What it asks for by its name, and what the tier before or its tenant leaves of that. */
 function demandedIn(state: RegionalState, request: RouteRequest): DemandedModel {
   const { model, revisions = null } = request;
-  const isName = (name: string): boolean => {
-    const pool = poolFor(state, { model: name, revisions: null });
-    return pool !== null && pool !== 'unknown';
-  };
+  const isName = (name: string): boolean => poolsFor(state, name).serving.length > 0;
   return alsoDemanded(demandedModel(model, isName), revisions);
+}
+
+interface Chosen {
+  readonly pool: PoolState;
+  readonly tooShort: readonly PoolState[];
 }
 
 /**
  * `unknown`: not yet known whether a pool serves it. Null: none does. Of several one that has a revision that is asked for,
- * then one that is ready.
+ * then one into whose context it fits, with its answer rather than without, then one that is ready.
  */
 function poolFor(
   state: RegionalState,
   { model, revisions }: DemandedModel,
-): PoolState | 'unknown' | null {
-  let found: PoolState | null = null;
+  request: RouteRequest,
+): Chosen | 'unknown' | null {
+  const { serving, open } = poolsFor(state, model);
+  const [first] = serving;
+  if (first === undefined) return open ? 'unknown' : null;
+  if (serving.length === 1) return { pool: first, tooShort: [] };
+  const ranked = serving.map((pool) => ({
+    pool,
+    runs: runsAny(pool, revisions),
+    fit: isLong(request) ? fitIn(pool, request, aliasOf(pool, model) ?? model) : FIT.nothing,
+    ready: hasReady(pool),
+  }));
+  const best = ranked.reduce((a, b) => (isBetter(b, a) ? b : a));
+  const short = ranked.filter(({ runs, fit }) => runs === best.runs && fit < best.fit);
+  return { pool: best.pool, tooShort: short.map(({ pool }) => pool) };
+}
+
+/** Pools that serve the name; `open`: others may yet say that they do. */
+function poolsFor(state: RegionalState, model: string): { serving: PoolState[]; open: boolean } {
+  const serving: PoolState[] = [];
   let open = false;
   for (const pool of state.pools.values()) {
     const { models } = pool.config;
-    const serves = models.length > 0 ? models.includes(model) : namesOf(pool).has(model);
-    if (serves && (found === null || isBetter(pool, found, revisions))) found = pool;
+    if (models.length > 0 ? models.includes(model) : namesOf(pool).has(model)) serving.push(pool);
     open ||= models.length === 0 && !pool.reported;
   }
-  return found ?? (open ? 'unknown' : null);
+  return { serving, open };
 }
 
-function isBetter(
-  pool: PoolState,
-  than: PoolState,
-  revisions: DemandedModel['revisions'],
-): boolean {
-  const runs = runsAny(pool, revisions);
-  return runs === runsAny(than, revisions) ? !hasReady(than) && hasReady(pool) : runs;
+interface Rank {
+  readonly runs: boolean;
+  readonly fit: Fit;
+  readonly ready: boolean;
+}
+
+/** The first in the configuration of those that are as good. */
+function isBetter(a: Rank, than: Rank): boolean {
+  if (a.runs !== than.runs) return a.runs;
+  if (a.fit !== than.fit) return a.fit > than.fit;
+  return a.ready && !than.ready;
+}
+
+/** Its length counts: an engine has to take it whole. */
+function isLong({ truncates, work }: RouteRequest): boolean {
+  return truncates !== true && work !== 'light';
 }
 
 function runsAny(pool: PoolState, revisions: DemandedModel['revisions']): boolean {

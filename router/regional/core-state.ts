@@ -210,6 +210,8 @@ export interface Failure {
 export interface RequestState {
   readonly request: RouteRequest;
   readonly pool: PoolState;
+  /** Other pools of the model, into whose context it does not fit as well. */
+  readonly tooShort: readonly PoolState[];
   readonly engineModel: string;
   /** Any of these will do; null: every one. */
   readonly revisions: readonly string[] | null;

@@ -14,7 +14,8 @@ import { weighCosts, weighLoads } from './core-costs.ts';
 import { measurePrompts } from './core-measure.ts';
 import { isReady, isSlow, NOBODY, runsOther, slowOut, type SlowOut } from './core-ready.ts';
 import { FIGURE, STANDING } from './core-roster.ts';
-import type { RegionalState, RequestState, TargetState } from './core-state.ts';
+import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';
+import type { RouteRequest } from '../policy/request-events.ts';
 import type { Weighing } from './core-weighing.ts';
 
 /**
@@ -97,6 +98,28 @@ function reasonAgainst(
   );
 }
 
+/** How much of a request fits into the context of some replica of a pool. */
+export const FIT = { nothing: 0, prompt: 1, promptAndAnswer: 2 } as const;
+export type Fit = (typeof FIT)[keyof typeof FIT];
+
+/** `engineModel` is the name that the pool's engines know. What a replica does not say leaves room for everything. */
+export function fitIn(pool: PoolState, request: RouteRequest, engineModel: string): Fit {
+  const { roster } = pool;
+  roster.sync();
+  const { targets, figures } = roster;
+  const limits = roster.limits(engineModel);
+  const least = new LeastTokens({ request });
+  const p95 = FIGURE.p95 * limits.length;
+  let fit: Fit = FIT.nothing;
+  for (let k = 0; k < limits.length; k += 1) {
+    if (targets[k]?.replica.state === 'out') continue;
+    const [perToken, limit] = [figures[p95 + k] as number, limits[k] as number];
+    if (least.fits(perToken, limit - (request.maxTokens ?? 0))) return FIT.promptAndAnswer;
+    if (least.fits(perToken, limit)) fit = FIT.prompt;
+  }
+  return fit;
+}
+
 /** Breakers that count now. */
 function brokenIn(
   targets: readonly TargetState[],
@@ -128,7 +151,7 @@ class LeastTokens {
   #bytes = 0;
   #tokens = 0;
 
-  constructor({ request }: RequestState) {
+  constructor({ request }: Pick<RequestState, 'request'>) {
     if (request.truncates === true) return;
     for (const { bytes, tokenIds } of request.prompts) {
       if (tokenIds === null) this.#bytes = Math.max(this.#bytes, bytes);
