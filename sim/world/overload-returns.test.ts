@@ -6,6 +6,7 @@ import { Inflow } from '../../router/policy/inflow.ts';
 import {
   PER_S_AT_CAPACITY,
   returnFailures,
+  returnFigures,
   runReturns,
   SHAPE,
   waitedInVain,
@@ -21,13 +22,14 @@ test.each([
 ])(
   'seed %i, %i routers at 1.5 of capacity: who comes back when told is served, and was not told too long',
   (seed, routers, share) => {
-    const figures = runReturns(seed, { routers, load: 1.5 });
+    const figures = returnFigures([runReturns(seed, { routers, load: 1.5 })]);
     expect(returnFailures(figures, { share, told: 2.2 })).toEqual([]);
   },
 );
 
 test('clients that do not say that they come again find no room kept', () => {
-  const { servedRatio } = runReturns(1, { routers: 1, load: 1.5, flow: { unmarked: true } });
+  const run = runReturns(1, { routers: 1, load: 1.5, flow: { unmarked: true } });
+  const { servedRatio } = returnFigures([run]);
   expect(servedRatio).toBeLessThan(0.75);
 });
 
