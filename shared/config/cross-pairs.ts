@@ -2,6 +2,7 @@
 // as global routers know it. Each of these mistakes shows only when the region is asked, as 401 or as a link that is refused.
 
 import type { Problem } from './diagnostics.ts';
+import { isUnset } from './environment.ts';
 import type { FleetConfig } from './schema.ts';
 
 export function pairProblems(config: FleetConfig): readonly Problem[] {
@@ -29,6 +30,7 @@ function uplinkProblems({ region, regions, router }: FleetConfig): Problem[] {
   const secrets = regions[own]?.linkSecrets ?? [];
   const secret = router.global?.secret ?? null;
   if (secret === null || secrets.length === 0 || secrets.includes(secret)) return [];
+  if (secrets.some(isUnset)) return [];
   const other = regions.find(({ linkSecrets }) => linkSecrets.includes(secret));
   const whose = other === undefined ? '' : `, but of region "${other.name}"`;
   const message = `is none of regions[${own}].linkSecrets${whose}: global routers would not know it as "${region}"`;
@@ -45,7 +47,7 @@ function keyProblems({ region, regions, router }: FleetConfig): Problem[] {
     const message = `have none by the id of regions[${own}].tierKey, "${signs.id}": what global routers sign would be refused`;
     return [{ path: ['router', 'tier', 'keys'], message }];
   }
-  if (keys[named]?.secret === signs.secret) return [];
+  if (keys[named]?.secret === signs.secret || isUnset(signs.secret)) return [];
   const message = `is another than that of regions[${own}].tierKey: what global routers sign would be refused`;
   return [{ path: ['router', 'tier', 'keys', named, 'secret'], message }];
 }

@@ -9,7 +9,7 @@ import { didYouMean } from './suggest.ts';
 export interface Problem {
   readonly path: Path;
   readonly message: string;
-  /** Place in the file by offset, where the reader already knows it. */
+  /** Place in the file by offset, where the reader already knows it: what stands there could not be read. */
   readonly offset?: number;
   /** The key itself is at fault, not its value. */
   readonly atKey?: boolean;
@@ -38,16 +38,20 @@ const LINE_MAX = 500;
 
 /**
  * All problems in the order of the file, one a line: `fleet.yaml:3:5: pools[0].id: is missing`. Of very many, the
- * first that were found.
+ * first that were found. Of a value that could not be read nothing else is said.
  */
 export function formatProblems(problems: readonly Problem[], source: Source): string {
-  const placed = problems.slice(0, TOLD_MAX).map((problem) => {
+  const unread = new Set(problems.flatMap(({ offset }) => offset ?? []));
+  const found = problems.slice(0, TOLD_MAX).map((problem) => {
     const overlay = overlayAt(problem.path, source.overlays);
     const offset = overlay === null ? offsetOf(problem, source.document) : null;
     return { problem, overlay, offset };
   });
+  const placed = found.filter(
+    ({ problem, offset }) => problem.offset !== undefined || offset === null || !unread.has(offset),
+  );
   placed.sort((a, b) => (a.offset ?? -1) - (b.offset ?? -1));
-  const left = problems.length - placed.length;
+  const left = problems.length - found.length;
   const more = left === 0 ? [] : [`${source.file ?? 'flags'}: and ${left} more problems`];
   const told = placed.map(({ problem, overlay, offset }) => {
     const field = problem.path.length === 0 ? '' : `${formatPath(problem.path)}: `;

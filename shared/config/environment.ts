@@ -8,6 +8,11 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 const PATTERN = /\$\$\{|\$\{([^}]*)\}/g;
 
+/** It names a variable that is not set: nothing is known of the value. */
+export function isUnset(value: string): boolean {
+  return value.includes('${');
+}
+
 /** Replaces in place; what could not be replaced is returned. */
 export function substitute(document: Document, environment: Environment): readonly Problem[] {
   const problems: Problem[] = [];

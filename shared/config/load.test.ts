@@ -142,6 +142,30 @@ describe('environment variables', () => {
     expect(errorOf(text, { environment: { ENGINE_KEY: '' } })).toContain('ENGINE_KEY is empty');
   });
 
+  it('that are not set are all that is said of their values', () => {
+    const text = [
+      'region: a',
+      'router:',
+      "  links: { listen: '0.0.0.0:1', secrets: ['${A}'] }",
+      "  tier: { listen: '0.0.0.0:2', keys: [{ id: k, secret: a-secret-of-the-tier }] }",
+      "  global: { urls: ['ws://g:1'], secret: a-secret-of-the-links }",
+      "pools: [{ id: p, agentSecrets: '${B}' }]",
+    ];
+    const regions =
+      "regions: [{ name: a, zone: z, baseUrl: 'http://a:1', linkSecrets: ['${C}'], tierKey: { id: k, secret: '${D}' } }]";
+    const unset = (lines: readonly string[]) =>
+      errorOf(lines.join('\n'), { environment: { A: 'short' } }).split('\n');
+    // Of another type than a list, and whatever it is: the variable first.
+    expect(unset(text)).toEqual(['fleet.yaml:6:32: environment variable B is not set']);
+    const typed = [...text.slice(0, 5), "pools: [{ id: p, agentSecrets: ['${B}'] }]", regions];
+    expect(unset(typed)).toEqual([
+      'fleet.yaml:3:43: router.links.secrets[0]: is shorter than 16 characters, and agents come from other machines',
+      'fleet.yaml:6:33: environment variable B is not set',
+      'fleet.yaml:7:68: environment variable C is not set',
+      'fleet.yaml:7:103: environment variable D is not set',
+    ]);
+  });
+
   it('are not read out of keys, out of their own values, or behind $$', () => {
     const nested = parse('region: ${A}', { environment: { A: '${B}', B: 'x' } });
     expect(nested.ok && nested.config.region).toBe('${B}');
