@@ -68,7 +68,7 @@ class FakeWorker implements CrewProcess {
 }
 
 let time: ManualTime;
-let lines: { msg: string; level: number; restartInMs?: number }[];
+let lines: { msg: string; level: number; restartInMs?: number; problem?: string | null }[];
 let ended: [number, boolean][];
 let untaken: Handed[];
 /** What each worker was told of all ports before it listened. */
@@ -215,7 +215,31 @@ describe('a worker that dies', () => {
     time.advance(100);
     await settle();
     expect(states(crew)).toEqual(['down']);
-    expect(lines.map(({ msg }) => msg)).toContain('worker does not start');
+    expect(lines.map(({ msg, problem }) => [msg, problem])).toEqual([
+      ['worker died: starting it again', null],
+      ['worker does not start', 'in use'],
+    ]);
+    time.advance(200);
+    await settle();
+    expect(states(crew)).toEqual(['up']);
+  });
+
+  test('while it starts says so once, though its start fails with it', async () => {
+    const crew = crewOf(1, (number, events) => {
+      const fake = new FakeWorker(number, events);
+      const gone = () => fake.whenGone.then(() => Promise.reject(new NoAnswerError('it ended')));
+      if (FakeWorker.all.length === 2) fake.order = gone;
+      return fake;
+    });
+    await crew.start();
+    worker(0).end(KILLED);
+    time.advance(100);
+    worker(1).end(KILLED);
+    await settle();
+    expect(lines.map(({ msg }) => msg)).toEqual([
+      'worker died: starting it again',
+      'worker does not start',
+    ]);
     time.advance(200);
     await settle();
     expect(states(crew)).toEqual(['up']);

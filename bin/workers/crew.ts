@@ -67,6 +67,8 @@ interface Seat {
   missed: number;
   state: Member['state'];
   startedMs: number;
+  /** What its process met at its start; null: nothing. */
+  problem: string | null;
   deaths: number;
   cancelRestart: () => void;
 }
@@ -98,6 +100,7 @@ export class ProcessCrew implements Crew {
       missed: 0,
       state: 'down',
       startedMs: 0,
+      problem: null,
       deaths: 0,
       cancelRestart: () => undefined,
     }));
@@ -193,6 +196,7 @@ export class ProcessCrew implements Crew {
         onGone: (end, untaken) => this.#gone(seat, end, untaken),
       });
       seat.process = process;
+      seat.problem = null;
       return process;
     } catch (cause) {
       throw new CrewUnusable(cause instanceof Error ? cause.message : String(cause), { cause });
@@ -266,6 +270,7 @@ export class ProcessCrew implements Crew {
   #gone(seat: Seat, end: WorkerEnd, untaken: readonly Handed[]): void {
     const { events, clock } = this.#deps;
     const died = seat.state !== 'leaving' && !this.#ending;
+    const wasUp = seat.state === 'up';
     seat.process = null;
     seat.state = 'down';
     if (died) seat.deaths += 1;
@@ -274,26 +279,31 @@ export class ProcessCrew implements Crew {
     if (this.#ending || this.#starting) return;
     if (!died) return this.#again(seat);
     const { delayMs, alarm } = seat.pace.died(clock.nowMs() - seat.startedMs);
-    this.#mourn(seat, end, { delayMs, alarm });
+    this.#mourn(seat, end, { wasUp, delayMs, alarm });
     seat.cancelRestart = this.#deps.timers.after(delayMs, () => this.#again(seat));
   }
 
+  /** One line a death: one that was never up says what it met. */
   #mourn(
-    { number, deaths }: Seat,
+    seat: Seat,
     end: WorkerEnd,
-    { delayMs, alarm }: { delayMs: number; alarm: boolean },
+    { wasUp, delayMs, alarm }: { wasUp: boolean; delayMs: number; alarm: boolean },
   ): void {
     const { log } = this.#deps;
-    const fields = { worker: number, ...end, deaths, restartInMs: delayMs };
-    log.warn(fields, 'worker died: starting it again');
+    const { number, deaths } = seat;
+    const problem = seat.problem ?? end.problem;
+    const fields = { worker: number, ...end, problem, deaths, restartInMs: delayMs };
+    const words = wasUp ? 'worker died: starting it again' : 'worker does not start';
+    log.warn(fields, words);
     if (!alarm) return;
     log.error({ worker: number, deaths }, 'worker dies again and again');
   }
 
   #again(seat: Seat): void {
     if (this.#ending) return;
+    let process: CrewProcess;
     try {
-      this.#fork(seat);
+      process = this.#fork(seat);
     } catch (error) {
       this.#gone(seat, { code: null, signal: null, problem: String(error) }, []);
       return;
@@ -304,10 +314,10 @@ export class ProcessCrew implements Crew {
         this.#tellPorts();
       },
       (error: unknown) => {
-        if (this.#ending) return;
-        const problem = error instanceof Error ? error.message : String(error);
-        this.#deps.log.warn({ worker: seat.number, problem }, 'worker does not start');
-        seat.process?.kill();
+        // Where it has ended itself, that was said.
+        if (this.#ending || seat.process !== process) return;
+        seat.problem = error instanceof Error ? error.message : String(error);
+        process.kill();
       },
     );
   }
