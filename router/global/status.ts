@@ -61,7 +61,7 @@ function regionLines(region: RegionStatus): string[] {
     ...probeText(region.probe),
   ];
   const head = `region ${region.region} (${region.zone}): ${says.join(', ')}`;
-  return [head, ...region.pools.map(poolLine)];
+  return [head, ...region.pools.map((pool) => poolLine(pool, region.seen))];
 }
 
 function probeText(probe: RegionStatus['probe']): string[] {
@@ -73,12 +73,13 @@ function probeText(probe: RegionStatus['probe']): string[] {
   return [`probe ${whole(probe.ttftMs)} ms ${age}${held}`];
 }
 
-function poolLine(pool: RegionPoolStatus): string {
+/** What was told last of a region that is not seen is not known any more. */
+function poolLine(pool: RegionPoolStatus, seen: boolean): string {
   const { spill, pausedForMs, queueMs, reportAgoMs } = pool;
   const figures = [
-    `${pool.readyReplicas ?? '?'} ready`,
-    `queue ${queueMs === null ? '?' : whole(queueMs)} ms`,
-    `${pool.queuedRequests ?? '?'} queued there`,
+    `${seen ? (pool.readyReplicas ?? '?') : '?'} ready`,
+    `queue ${seen && queueMs !== null ? whole(queueMs) : '?'} ms`,
+    `${seen ? (pool.queuedRequests ?? '?') : '?'} queued there`,
     `spills ${percent(spill.share)}`,
     `${spill.out} out, ${spill.in} in, credit ${whole(spill.creditMs)} ms`,
     ...(pausedForMs === null ? [] : [`paused for ${whole(pausedForMs)} ms`]),

@@ -46,6 +46,15 @@ test('a replica that is out shows the age of its last report and none of its fig
   }
 });
 
+test('a replica that is dead shows that it is, and none of its last figures', async () => {
+  const rig = new CoreRig();
+  rig.ready('a', { kvUsageRatio: 0.01 });
+  rig.report('a', { phase: 'dead', kvUsageRatio: 0.01 });
+  const text = await exposition(rig);
+  expect(text).toContain(`${of('replica_phase', 'a')},phase="dead"} 1`);
+  expect(text).not.toContain(of('replica_kv_usage_ratio', 'a'));
+});
+
 test('shows how the pool shares its work, and forgets a replica that said goodbye', async () => {
   const rig = new CoreRig();
   rig.ready('a');

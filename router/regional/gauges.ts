@@ -1,12 +1,12 @@
 // Gauges are read from the core's status when somebody looks, not kept up to date all the time. Of a replica that is
-// out (its reports stopped, nobody is sent there) only the age of the last report is shown: figures that have no
-// future would be summed up as capacity.
+// out (its reports stopped, nobody is sent there) only the age of the last report is shown, of one that is dead its phase
+// too: figures that have no future would be summed up as capacity.
 
 import { PHASES } from '../../shared/model/phase.ts';
 import type { GaugeRow, Metrics } from '../../shared/runtime/metrics.ts';
 import type { PoolStatus, TargetStatus } from './core.ts';
 import type { MetricName } from './metrics.ts';
-import type { RouterStatus } from './status.ts';
+import { engineReport, type RouterStatus } from './status.ts';
 
 interface Row {
   readonly labels: { readonly pool: string; readonly replica: string; readonly rank: string };
@@ -107,7 +107,11 @@ function rowsOf(status: RouterStatus): Row[] {
     pool.replicas.flatMap((replica) =>
       replica.targets.map((target) => ({
         labels: { pool: pool.id, replica: replica.id, rank: String(target.rank) },
-        target: replica.link === 'out' ? { ...target, phase: null, report: null } : target,
+        target: {
+          ...target,
+          phase: replica.link === 'out' ? null : target.phase,
+          report: engineReport(replica, target),
+        },
       })),
     ),
   );

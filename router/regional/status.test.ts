@@ -86,6 +86,35 @@ describe('the status for people', () => {
   });
 });
 
+describe('a replica that is dead, or of which nobody tells', () => {
+  const figures = { kvUsageRatio: 0.01, prefillTps: 900, running: 0, runningMax: 8 };
+  const lineOf = (rig: CoreRig): string =>
+    statusText({
+      router: { id: 'r', region: 'fra', software: 'spillway/1', upForS: 7 },
+      ...{ ready: true, config: null, bodyBytes: 0, connections: {}, linkTotals: null },
+      ...rig.core.status(rig.nowMs),
+    });
+
+  test('has no figures that are known, whatever it told last', () => {
+    const rig = new CoreRig();
+    rig.ready('a', figures);
+    expect(lineOf(rig)).toContain('running 0 of 8, waiting 0 ms, KV 1 %, 900 tokens/s');
+    rig.report('a', { phase: 'dead', ...figures });
+    expect(lineOf(rig)).toMatch(/ dead: 0 ours, running \? of \?, waiting \? ms, KV \?, \? tokens/);
+  });
+
+  test('is shown so once its reports have stopped for good', () => {
+    const rig = new CoreRig();
+    for (const name of ['a', 'b', 'c']) rig.ready(name, figures);
+    rig.unlink('a');
+    for (let k = 0; k < 40; k += 1) {
+      rig.pass(1_000);
+      for (const name of ['b', 'c']) rig.report(name, figures);
+    }
+    expect(lineOf(rig)).toMatch(/, out: 0 ours, running \? of \?, waiting \? ms, KV \?/);
+  });
+});
+
 describe('readiness', () => {
   test('is a live report of a ready replica, and no leaving', () => {
     const rig = new CoreRig();

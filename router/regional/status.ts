@@ -70,6 +70,14 @@ export function readinessOf(status: RegionalStatus, leaving: boolean): Readiness
   return { ready: checks.every((check) => check.ok), checks };
 }
 
+/** What is known of the engine now: the last figures of one that is dead, or of which nobody tells, are none. */
+export function engineReport(
+  { link }: Pick<ReplicaStatus, 'link'>,
+  { phase, report }: Pick<TargetStatus, 'phase' | 'report'>,
+): ReplicaReport | null {
+  return link === 'out' || phase === 'dead' ? null : report;
+}
+
 /** A screen's width of text for one look. */
 export function statusText(status: RouterStatus): string {
   const { router } = status;
@@ -139,7 +147,7 @@ function replicaLines(replica: ReplicaStatus): string[] {
 }
 
 function targetText(replica: ReplicaStatus, target: TargetStatus): string {
-  const { report } = target;
+  const report = engineReport(replica, target);
   const link = replica.link === 'fresh' ? '' : `, ${replica.link}`;
   const breaker = target.breaker === 'closed' ? '' : `, breaker ${target.breaker}`;
   const figures = [
