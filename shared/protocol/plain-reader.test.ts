@@ -194,7 +194,7 @@ function changeAt(message: object, at: number, value: unknown): void {
   const names = Object.keys(object);
   const name = names[Math.floor(at / objects.length) % names.length] as string;
   if (value === undefined && !Array.isArray(object)) delete object[name];
-  else object[name] = value ?? null;
+  else object[name] = structuredClone(value ?? null);
 }
 
 /** Its members in another order: so many of them last that were first. */
