@@ -19,7 +19,8 @@ import type { Handed, Taker } from './acceptor.ts';
 
 const ENTRY = join(import.meta.dirname, 'main.ts');
 /** Of Node: how a heap is laid out and collected, which goes for workers too. */
-const HEAP_FLAG = /^--(?:m(?:in|ax)-semi-space|v8-pool)-size=/;
+const HEAP_FLAG =
+  /^--(?:m(?:in|ax)-semi-space-size|v8-pool-size|heap-growing-percent|no-memory-reducer)(?:=|$)/;
 
 export interface WorkerEvents {
   readonly onMessage: (message: Exclude<FromWorker, { kind: 'answer' | 'failure' }>) => void;
