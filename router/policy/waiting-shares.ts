@@ -67,15 +67,16 @@ export class WaitingShares {
   /** Those who give way to the one who comes, none where there is room; null: it finds none. Changes nothing. */
   givingWayTo(newcomer: Waiting, limits: WaitingLimits): readonly Waiting[] | null {
     if (newcomer.bytes > limits.bytes) return null;
-    const going: Waiting[] = [];
-    const left = new Map([...this.#shares.values()].map((share) => [share, leftOf(share)]));
-    const own = this.#shares.get(keyOf(newcomer)) ?? NOTHING;
     let requests = this.#requests + 1 - limits.requests;
     let bytes = this.#bytes + newcomer.bytes - limits.bytes;
+    if (requests <= 0 && bytes <= 0) return [];
+    const going: Waiting[] = [];
+    const left = Array.from(this.#shares.values(), leftOf);
+    const own = this.#shares.get(keyOf(newcomer)) ?? NOTHING;
     while (requests > 0 || bytes > 0) {
       const short = requests > 0 ? 'requests' : 'bytes';
       const most = own[short] + (short === 'requests' ? 1 : newcomer.bytes);
-      const next = fullest(left.values(), short, { priority: newcomer.priority, most });
+      const next = fullest(left, short, { priority: newcomer.priority, most });
       const last = next?.walk.next().value;
       if (next === null || last === undefined) return null;
       next.requests -= 1;
