@@ -195,12 +195,16 @@ const CONVERSATION_ID_SOURCES = z
       .array(
         z
           .string()
-          .regex(/^[A-Za-z0-9_]{1,64}(\.[A-Za-z0-9_]{1,64})?$/, 'must be like name or metadata.name'),
+          .regex(
+            /^[A-Za-z0-9_]{1,64}(\.[A-Za-z0-9_]{1,64})?$/,
+            'must be like name or metadata.name',
+          ),
       )
       .max(32)
       .default([...CONVERSATION_IDS.members])
       .meta({
-        description: 'Members of the body, in their order: a text, a number, or an object with `id`.',
+        description:
+          'Members of the body, in their order: a text, a number, or an object with `id`.',
       }),
   })
   .prefault({})
