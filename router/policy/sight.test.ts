@@ -23,14 +23,14 @@ describe('the backlog of a replica between two reports', () => {
   test('comes to be the mean of the pool where they do not, whatever was reported', () => {
     for (const reported of [0, 300, 5_000]) {
       expect(backlogNowMs(BLIND, reported, 0)).toBe(reported);
-      expect(Math.abs(backlogNowMs(BLIND, reported, 1_000) - 200)).toBeLessThan(30);
+      expect(Math.abs(backlogNowMs(BLIND, reported, 3_000) - 200)).toBeLessThan(30);
     }
   });
 
   test.each([
-    [50, 150],
-    [200, 200],
-    [600, 600],
+    [50, 600],
+    [200, 600],
+    [800, 800],
   ])('in a pool that waits %i ms tells for %i ms', (meanWaitMs, keepsMs) => {
     const view = { ...BLIND, meanWaitMs };
     const [idle, busy] = [0, 1_000].map((reported) => backlogNowMs(view, reported, keepsMs));

@@ -4,7 +4,7 @@
 // they do not (a region of more than 60 agents, a slow link), the last figure says ever less of now, and only what this
 // router has itself sent there is certain:
 //
-//   backlog = left · e^(−age/τ) + W · (1 − e^(−age/τ))     left = max(0, reported − age), τ = max(150 ms, W)
+//   backlog = left · e^(−age/τ) + W · (1 − e^(−age/τ))     left = max(0, reported − age), τ = max(600 ms, W)
 //
 // with W the mean of what the pool's replicas report: the same for all, so that no old difference between replicas sends
 // a conversation away from its cache. A difference between replicas is worked off in about W: that is how long it tells.
@@ -22,7 +22,7 @@ import { expFall } from '../../shared/lib/exp-fall.ts';
 import { reportIntervalMs } from './report-interval.ts';
 
 /** What is known of a backlog is worth e⁻¹ after so long at least, ms. */
-const KEEPS_MS = 150;
+const KEEPS_MS = 600;
 const MEAN_MS = 5_000;
 /** Of the mean prefill: one in so many requests. */
 const REQUESTS = 64;
