@@ -78,9 +78,14 @@ export function carryOut(state: RegionalState, request: RequestState, verdict: V
 /** What it asks for by its name, and what the tier before or its tenant leaves of that. */
 function demandedIn(state: RegionalState, request: RouteRequest): DemandedModel {
   const { model, revisions = null } = request;
-  const isName = (name: string): boolean => poolsFor(state, name).serving.length > 0;
+  const isName = (name: string): boolean => {
+    for (const pool of state.pools.values()) if (serves(pool, name)) return true;
+    return false;
+  };
   return alsoDemanded(demandedModel(model, isName), revisions);
 }
+
+const NONE: readonly PoolState[] = [];
 
 interface Chosen {
   readonly pool: PoolState;
@@ -96,10 +101,19 @@ function poolFor(
   { model, revisions }: DemandedModel,
   request: RouteRequest,
 ): Chosen | 'unknown' | null {
-  const { serving, open } = poolsFor(state, model);
-  const [first] = serving;
-  if (first === undefined) return open ? 'unknown' : null;
-  if (serving.length === 1) return { pool: first, tooShort: [] };
+  let first: PoolState | null = null;
+  let others = false;
+  let open = false;
+  for (const pool of state.pools.values()) {
+    if (serves(pool, model)) {
+      others = first !== null;
+      first ??= pool;
+    }
+    open ||= pool.config.models.length === 0 && !pool.reported;
+  }
+  if (first === null) return open ? 'unknown' : null;
+  if (!others) return { pool: first, tooShort: NONE };
+  const serving = [...state.pools.values()].filter((pool) => serves(pool, model));
   const ranked = serving.map((pool) => ({
     pool,
     runs: runsAny(pool, revisions),
@@ -111,16 +125,10 @@ function poolFor(
   return { pool: best.pool, tooShort: short.map(({ pool }) => pool) };
 }
 
-/** Pools that serve the name; `open`: others may yet say that they do. */
-function poolsFor(state: RegionalState, model: string): { serving: PoolState[]; open: boolean } {
-  const serving: PoolState[] = [];
-  let open = false;
-  for (const pool of state.pools.values()) {
-    const { models } = pool.config;
-    if (models.length > 0 ? models.includes(model) : namesOf(pool).has(model)) serving.push(pool);
-    open ||= models.length === 0 && !pool.reported;
-  }
-  return { serving, open };
+/** By its configuration, or else by what its agents tell. */
+function serves(pool: PoolState, model: string): boolean {
+  const { models } = pool.config;
+  return models.length > 0 ? models.includes(model) : namesOf(pool).has(model);
 }
 
 interface Rank {
