@@ -213,4 +213,20 @@ describe('the script', () => {
     expect(status).toBe(0);
     expect(dirname(SPILLWAY)).toContain('bin');
   });
+
+  it.each([
+    ['agent', 8, []],
+    ['router', 32, ['--no-memory-reducer', '--heap-growing-percent=50']],
+    ['global', 32, ['--no-memory-reducer', '--heap-growing-percent=50']],
+  ])('lays out the heap of %s', (command, half, old) => {
+    writeFileSync(join(folder, 'copy'), readFileSync(SPILLWAY));
+    chmodSync(join(folder, 'copy'), 0o755);
+    script('node', 'if [ "$1" = --version ]; then echo v24.1.0; else printf "%s\\n" "$@"; fi');
+    const env = { PATH: `${folder}:/bin:/usr/bin` };
+    const { stdout } = spillway([command], { program: join(folder, 'copy'), env });
+    const young = [`--min-semi-space-size=${half}`, `--max-semi-space-size=${half}`];
+    const flags = [...old, ...young, '--v8-pool-size=1'];
+    expect(stdout.split('\n').slice(0, flags.length)).toEqual(flags);
+    expect(stdout.trimEnd().split('\n').at(-1)).toBe(command);
+  });
 });
