@@ -10,7 +10,8 @@
 
 import { BinaryHeap } from '../../shared/lib/binary-heap.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
-import { NOBODY_PAST, ReleaseQueue } from '../policy/queue.ts';
+import { NOBODY_PAST } from '../policy/queue-item.ts';
+import { ReleaseQueue } from '../policy/queue.ts';
 import { WaitingShares, type Waiting, type WaitingLimits } from '../policy/waiting-shares.ts';
 import type { RegionPool, RequestState } from './core-state.ts';
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { NOBODY_PAST, ReleaseQueue, type QueueItem } from './queue.ts';
+import { NOBODY_PAST, type QueueItem } from './queue-item.ts';
+import { ReleaseQueue } from './queue.ts';
 
 const CREDIT = 0.25;
 

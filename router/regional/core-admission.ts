@@ -4,7 +4,7 @@
 import { prefillMs as curveMs } from '../../shared/model/cost-curve.ts';
 import type { Decision, DecisionReason } from '../../shared/model/decision.ts';
 import type { RequestId } from '../../shared/model/ids.ts';
-import { clampPriority, type QueueItem } from '../policy/queue.ts';
+import { clampPriority, type QueueItem } from '../policy/queue-item.ts';
 import { shedReason } from '../policy/shed.ts';
 import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
 import { bare, hasReady, type Verdict } from './core-decide.ts';

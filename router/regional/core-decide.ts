@@ -11,7 +11,7 @@ import type {
   FilterReason,
 } from '../../shared/model/decision.ts';
 import { draw, drawProbabilities, mostProbable } from '../policy/pick.ts';
-import { clampPriority, keyOf } from '../policy/queue.ts';
+import { clampPriority, keyOf } from '../policy/queue-item.ts';
 import { othersQueue, Shares, type Asker } from './core-share.ts';
 import { roomForNew, type Room } from './core-working-set.ts';
 import type { PoolState, RegionalState, RequestState, TargetState } from './core-state.ts';

@@ -2,7 +2,7 @@
 
 import { medianKnown } from '../policy/unknown.ts';
 import { LEAST_ITL_MS } from '../policy/deadlines.ts';
-import { clampPriority } from '../policy/queue.ts';
+import { clampPriority } from '../policy/queue-item.ts';
 import { predictedWaitMs } from '../policy/shed.ts';
 import { pendingEtaMs } from './core-decide.ts';
 import { curveOf, loadOf, poolCurve, viewOf } from './core-load.ts';

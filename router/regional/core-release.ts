@@ -17,7 +17,7 @@ import { noteTurnWaitsNoMore } from './core-waiting-turns.ts';
 import { targetsOf } from './core-ready.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
-import { NOBODY_PAST, type LookedPast, type QueueItem } from '../policy/queue.ts';
+import { NOBODY_PAST, type LookedPast, type QueueItem } from '../policy/queue-item.ts';
 
 /** Queued requests that cannot go now and are looked past, per round: of one kind, and of all. */
 const LOOKED_PAST_OF_KIND = 8;

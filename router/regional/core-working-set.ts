@@ -9,7 +9,7 @@ import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
 import { curveOf, poolCurve } from './core-load.ts';
 import { isUnfound, kvRoom, servedAnew, SETTLES_MS, standsBackMs } from '../policy/working-set.ts';
-import type { QueueItem } from '../policy/queue.ts';
+import type { QueueItem } from '../policy/queue-item.ts';
 import type { EarlierTurn } from '../policy/turn-memory.ts';
 import type {
   LeaseState,
