@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startGroup, type ProcessGroup } from '../../test/engines/process-group.ts';
 import { waitFor } from '../../test/engines/wait.ts';
+import { startReplica } from './replica.ts';
 
 export const HOST = '127.0.0.1';
 export const START_MS = 60_000;
@@ -57,15 +58,9 @@ export function pinLoad(): void {
   if (pin.status !== 0) throw new Error('the load cannot be put on core 1 (taskset)');
 }
 
-/** The two replicas, in one process beside the load. */
-export async function startBackend({ folder, replicas }: ArmPlace): Promise<ProcessGroup> {
-  const script = join(import.meta.dirname, 'backend.ts');
-  const logPath = join(folder, 'backend.log');
-  const backend = pinned(1, [process.execPath, script, ...replicas.map(String)], { logPath });
-  await waitFor({ what: 'the backend answers', limitMs: 20_000 }, async () =>
-    (await answers(`${urlOf(replicas[1])}/health`)) ? true : null,
-  );
-  return backend;
+/** The two replicas, in this process as the load is: each would wait for the other one's turn on the core. */
+export async function startReplicas({ replicas }: ArmPlace): Promise<void> {
+  for (const port of replicas) (await startReplica(port)).unref();
 }
 
 /** Starts a proxy on core 0 and waits until a request comes through it. */
@@ -97,13 +92,6 @@ export function throwIfEnded(name: string, group: ProcessGroup, folder: string):
 
 export function urlOf(port: number): string {
   return `http://${HOST}:${port}`;
-}
-
-async function answers(url: string): Promise<boolean> {
-  return fetch(url, { signal: AbortSignal.timeout(2_000) }).then(
-    (answer) => answer.ok,
-    () => false,
-  );
 }
 
 async function completes(url: string): Promise<boolean> {

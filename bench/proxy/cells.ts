@@ -15,7 +15,7 @@ const CHUNKS = 32;
 const GAP_MS = 20;
 
 function streams(concurrency: number, promptBytes: number): LoadShape {
-  return { concurrency, promptBytes, chunks: CHUNKS, gapMs: GAP_MS, holdMs: 0 };
+  return { concurrency, promptBytes, chunks: CHUNKS, gapMs: GAP_MS, holdMs: 0, pauseMs: GAP_MS };
 }
 
 export const JSON_16: LoadShape = {
@@ -27,7 +27,7 @@ export const JSON_16: LoadShape = {
 };
 export const STREAMS_64: LoadShape = streams(64, KIB);
 /** Compiles in a second what `STREAMS_64` would in ten. */
-export const WARM_STREAMS: LoadShape = { ...STREAMS_64, gapMs: 2 };
+export const WARM_STREAMS: LoadShape = { ...STREAMS_64, gapMs: 2, pauseMs: 2 };
 export const BODIES_1M: LoadShape = { ...JSON_16, concurrency: 2, promptBytes: KIB * KIB };
 export const PROMPTS_100K: LoadShape = { ...JSON_16, concurrency: 4, promptBytes: 100 * KIB };
 /** Opened once, held for the length of the look. */

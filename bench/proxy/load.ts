@@ -1,10 +1,15 @@
-// The load generator of the proxy benchmark: a fixed number of requests at any time, each followed by the next; or so many a
-// second, whatever becomes of those before. It counts every chunk, so that a proxy that loses or merges events is seen, and
-// measures from the last byte of the request.
+// The load generator of the proxy benchmark: a fixed number of clients, each of whom sends one request after the other; or so many
+// requests a second, whatever becomes of those before. It counts every chunk, so that a proxy that loses or merges events is
+// seen, and measures from before the request is written.
+//
+// A client that streams pauses between two streams, for up to `pauseMs` at random and to a fraction of a millisecond: the replica's
+// timers go off at whole ones, several at once, and a request that began with them would always wait for their chunks.
 
-import { Agent, request as httpRequest, type RequestOptions } from 'node:http';
 import { performance } from 'node:perf_hooks';
-import { seededRandom } from '../../shared/lib/random.ts';
+import { seededRandom, type Random } from '../../shared/lib/random.ts';
+import type { AnswerReader } from './answer-reader.ts';
+import { Client, type Answered } from './client.ts';
+import { requestTemplate } from './request-template.ts';
 
 export interface LoadShape {
   /** Requests at any time; with `perSecond`, connections. */
@@ -18,6 +23,8 @@ export interface LoadShape {
   readonly gapMs: number;
   /** ms that a stream stays open after its chunks. */
   readonly holdMs: number;
+  /** ms that a client waits between two requests at most. Absent: it does not wait. */
+  readonly pauseMs?: number;
 }
 
 export interface LoadResult {
@@ -43,50 +50,56 @@ export function streamMs({ chunks, gapMs }: LoadShape): number {
 
 /** Open requests for each connection beyond which the rate is not kept: an arm, or the load, is too slow for it. */
 const BEHIND_MAX = 16;
+/** ms before a request's time from where the loop looks at the clock at each turn: a timer is late by up to one. */
+const CLOSE_MS = 1;
+/** ms before a client comes again whose answer was wrong: who refuses at once must not be flooded. */
+const FAULT_PAUSE_MS = 5;
 
-/** Keeps `shape.concurrency` requests open at `url`, or begins `shape.perSecond`, until it is stopped. */
+/** Keeps `shape.concurrency` clients at `url`, or begins `shape.perSecond`, until it is stopped. */
 export class Load {
   readonly #url: URL;
   readonly #shape: LoadShape;
-  readonly #agent: Agent;
-  readonly #prompt: string;
+  readonly #request: () => Buffer;
+  readonly #random: Random;
+  /** Connections that carry nothing now, the last one used last. */
+  #idle: Client[] = [];
+  readonly #clients = new Set<Client>();
+  /** Requests that wait for a connection. */
+  #waiting = 0;
   #stopped = false;
   #cut = false;
   #open = 0;
-  #count = 0;
   #completed = 0;
   #wrong = 0;
   #fault: string | null = null;
   #ttftMs: number[] = [];
-  #idle: (() => void) | null = null;
+  #allEnded: (() => void) | null = null;
 
   constructor(url: string, shape: LoadShape) {
     this.#url = new URL('/v1/chat/completions', url);
     this.#shape = shape;
-    this.#agent = new Agent({ keepAlive: true, maxSockets: shape.concurrency });
-    this.#prompt = 'the quick brown fox jumps over the lazy dog '
-      .repeat(Math.ceil(shape.promptBytes / 44))
-      .slice(0, shape.promptBytes);
+    this.#request = requestTemplate(this.#url, shape);
+    this.#random = seededRandom(shape.perSecond ?? shape.concurrency);
   }
 
   /** Streams begin spread over the length of one: all at once they would come again all at once, for ever. */
   start(): void {
     const { concurrency, perSecond } = this.#shape;
     if (perSecond !== undefined) return this.#pace(perSecond);
+    const nowMs = performance.now();
     for (let index = 0; index < concurrency; index += 1) {
-      const afterMs = startMs(this.#shape, index);
-      if (afterMs === 0) this.#send();
-      else setTimeout(() => this.#send(), afterMs);
+      this.#sendAt(nowMs + startMs(this.#shape, index));
     }
   }
 
+  /** Requests under way, those that wait for a connection with them. */
   get open(): number {
     return this.#open;
   }
 
-  /** What has completed since the last look. */
+  /** What has ended since the last time. */
   take(): LoadResult {
-    const result: LoadResult = {
+    const result = {
       completed: this.#completed,
       wrong: this.#wrong,
       fault: this.#fault,
@@ -101,25 +114,30 @@ export class Load {
   /** Begins nothing new and resolves when all has ended. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    if (this.#open > 0) await new Promise<void>((resolve) => (this.#idle = resolve));
-    this.#agent.destroy();
+    if (this.#open > 0) await new Promise<void>((resolve) => (this.#allEnded = resolve));
+    this.#close();
   }
 
   /** Ends at once, whatever is open. */
   cut(): void {
     this.#stopped = true;
     this.#cut = true;
-    this.#agent.destroy();
+    this.#close();
+  }
+
+  #close(): void {
+    for (const client of this.#clients) client.close();
+    this.#clients.clear();
+    this.#idle = [];
   }
 
   /** Those that are due begin together: a turn of the loop is a millisecond at least. */
   #pace(perSecond: number): void {
-    const random = seededRandom(perSecond);
     let dueMs = performance.now();
     const turn = (): void => {
       if (this.#stopped) return;
       const nowMs = performance.now();
-      for (; dueMs <= nowMs; dueMs += (-Math.log(1 - random.next()) * 1_000) / perSecond) {
+      for (; dueMs <= nowMs; dueMs += (-Math.log(1 - this.#random.next()) * 1_000) / perSecond) {
         if (this.#open < BEHIND_MAX * this.#shape.concurrency) this.#send();
         else this.#wrongly('the rate is not kept');
       }
@@ -128,97 +146,82 @@ export class Load {
     turn();
   }
 
-  #wrongly(fault: string): void {
-    this.#wrong += 1;
-    this.#fault ??= fault;
-  }
-
-  #body(): Buffer {
-    const { chunks, gapMs, holdMs } = this.#shape;
-    // Distinct from its first bytes on: what a router remembers of prompts grows with each.
-    const prompt = `${process.pid}-${this.#count++} ${this.#prompt}`;
-    const metadata =
-      chunks === null
-        ? {}
-        : { chunks: String(chunks), gapMs: String(gapMs), holdMs: String(holdMs) };
-    return Buffer.from(
-      JSON.stringify({
-        model: 'bench-model',
-        stream: chunks !== null,
-        max_tokens: chunks ?? 2,
-        metadata,
-        messages: [{ role: 'user', content: prompt }],
-      }),
-    );
+  #sendAt(dueMs: number): void {
+    if (this.#stopped) return;
+    const leftMs = dueMs - performance.now();
+    if (leftMs <= 0) this.#send();
+    else if (leftMs <= CLOSE_MS) setImmediate(() => this.#sendAt(dueMs));
+    else setTimeout(() => this.#sendAt(dueMs), Math.floor(leftMs - CLOSE_MS));
   }
 
   #send(): void {
     if (this.#stopped) return;
     this.#open += 1;
-    const body = this.#body();
-    const events = new EventCount();
-    let sentMs = performance.now();
-    let first = true;
-    let tail = '';
-    let over = false;
-    const ended = (fault: string | null): void => {
-      if (over) return;
-      over = true;
-      this.#ended(fault);
-    };
-    const asked = httpRequest(this.#url, this.#options(body.length), (response) => {
-      response.on('data', (piece: Buffer) => {
-        if (first) this.#ttftMs.push(performance.now() - sentMs);
-        first = false;
-        events.take(piece);
-        tail = (tail + piece.toString('latin1')).slice(-200);
-      });
-      response.on('end', () => ended(this.#faultOf(response.statusCode ?? 0, events.count, tail)));
-      response.on('error', (error) => ended(error.message));
+    const client = this.#connection();
+    if (client === null) this.#waiting += 1;
+    else this.#ask(client);
+  }
+
+  /** Null while all that it may have are busy. */
+  #connection(): Client | null {
+    for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
+      if (idle.usable) return idle;
+      this.#clients.delete(idle);
+    }
+    if (this.#clients.size >= this.#shape.concurrency) return null;
+    const client = new Client(this.#url.hostname, Number(this.#url.port));
+    this.#clients.add(client);
+    return client;
+  }
+
+  #ask(client: Client): void {
+    client.send(this.#request(), (answered) => {
+      if (answered.ttftMs !== null) this.#ttftMs.push(answered.ttftMs);
+      this.#answered(client, answered);
     });
-    asked.on('error', (error) => ended(error.message));
-    asked.end(body, () => (sentMs = performance.now()));
   }
 
-  #options(bytes: number): RequestOptions {
-    return {
-      method: 'POST',
-      agent: this.#agent,
-      headers: { 'content-type': 'application/json', 'content-length': bytes },
-    };
-  }
-
-  #ended(fault: string | null): void {
+  #answered(client: Client, { fault, answer }: Answered): void {
     this.#open -= 1;
+    if (client.usable) this.#idle.push(client);
+    else this.#clients.delete(client);
     if (this.#cut) return;
+    const wrong = fault ?? faultOf(this.#shape, answer);
     this.#completed += 1;
-    if (fault !== null) this.#wrongly(fault);
-    if (this.#stopped && this.#open === 0) this.#idle?.();
-    if (this.#shape.perSecond !== undefined) return;
-    // A proxy that refuses at once must not be flooded from within one turn of the loop.
-    setImmediate(() => this.#send());
+    if (wrong !== null) this.#wrongly(wrong);
+    if (this.#waiting > 0) this.#askWaiting();
+    if (this.#stopped && this.#open === 0) this.#allEnded?.();
+    if (this.#shape.perSecond === undefined) this.#sendNext(wrong !== null);
   }
 
-  #faultOf(status: number, events: number, tail: string): string | null {
-    if (status !== 200) return `status ${status}: ${tail.slice(0, 200)}`;
-    const { chunks } = this.#shape;
-    if (chunks === null) return tail.endsWith('}') ? null : 'a JSON answer without its end';
-    if (!tail.endsWith('data: [DONE]\n\n')) return 'a stream without [DONE]';
-    // Each chunk, the one with the finish reason, and [DONE].
-    return events === chunks + 2 ? null : `${events} events, not ${chunks + 2}`;
+  #askWaiting(): void {
+    const client = this.#connection();
+    if (client === null) return;
+    this.#waiting -= 1;
+    this.#ask(client);
+  }
+
+  #sendNext(wrongly: boolean): void {
+    const { pauseMs } = this.#shape;
+    if (wrongly) setTimeout(() => this.#send(), FAULT_PAUSE_MS);
+    else if (pauseMs === undefined) this.#send();
+    else this.#sendAt(performance.now() + this.#random.next() * pauseMs);
+  }
+
+  #wrongly(fault: string): void {
+    this.#wrong += 1;
+    this.#fault ??= fault;
   }
 }
 
-/** Events end with an empty line, and a socket may cut anywhere. */
-class EventCount {
-  count = 0;
-  #carry = '';
-
-  take(piece: Buffer): void {
-    const text = this.#carry + piece.toString('latin1');
-    for (let at = text.indexOf('\n\n'); at >= 0; at = text.indexOf('\n\n', at + 2)) {
-      this.count += 1;
-    }
-    this.#carry = text.endsWith('\n') && !text.endsWith('\n\n') ? '\n' : '';
-  }
+/** What is wrong with an answer that is whole as HTTP. */
+export function faultOf(
+  { chunks }: Pick<LoadShape, 'chunks'>,
+  { status, events, tail }: Pick<AnswerReader, 'status' | 'events' | 'tail'>,
+): string | null {
+  if (status !== 200) return `status ${status}: ${tail}`;
+  if (chunks === null) return tail.endsWith('}') ? null : 'a JSON answer without its end';
+  if (!tail.endsWith('data: [DONE]\n\n')) return 'a stream without [DONE]';
+  // Each chunk, the one with the finish reason, and [DONE].
+  return events === chunks + 2 ? null : `${events} events, not ${chunks + 2}`;
 }

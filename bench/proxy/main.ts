@@ -15,20 +15,13 @@ import { verdictLine, verdicts } from './aims.ts';
 import {
   directArm,
   pinLoad,
-  startBackend,
+  startReplicas,
   type Arm,
   type ArmPlace,
   type RunningArm,
 } from './arms.ts';
-import {
-  blockMs,
-  CELLS,
-  JSON_16,
-  TWO_TIERS_CELLS,
-  WARM_STREAMS,
-  type Cell,
-  type TwoTiersCell,
-} from './cells.ts';
+import { blockMs, CELLS, TWO_TIERS_CELLS, type Cell, type TwoTiersCell } from './cells.ts';
+import { costCurve } from './curve.ts';
 import { figuresOf, runGroup, ttft, type Group } from './compare.ts';
 import {
   idleStreams,
@@ -43,11 +36,19 @@ import { HAPROXY, NGINX, versionOf } from './plain-arms.ts';
 import { exitCode, rowOf, skippedLine, tableHeader, tableLine, type Row } from './report.ts';
 import { DECIDE, FORWARD, OBSERVED, SPILLWAY_ARM } from './spillway-arms.ts';
 import { twoTiers } from './two-tiers.ts';
+import {
+  BRIEF_WARM_UP,
+  QUICK_WARM_UP,
+  WARM_UP,
+  warmedLine,
+  warmForCell,
+  warmUp,
+} from './warm-up.ts';
 
 const LADDER: readonly Arm[] = [FORWARD, DECIDE, OBSERVED, SPILLWAY_ARM];
-const EXTRAS = ['idle-1000', 'bodies-1m', 'writes-64', 'memory-100k'] as const;
-/** Arms between two blocks of nginx at most: the machine drifts. */
-const ARMS_A_GROUP = 4;
+const EXTRAS = ['idle-1000', 'bodies-1m', 'writes-64', 'memory-100k', 'curve-64'] as const;
+/** Arms between two blocks of nginx at most, and that run at a time: the machine drifts. */
+const ARMS_A_SET = 4;
 const GROUPS = 3;
 
 const USAGE = `usage: npm run bench:proxy -- [--quick] [--peers] [--cell NAME…] [--arm NAME…] [--json] [--strict]
@@ -90,7 +91,7 @@ async function run(folder: string): Promise<void> {
   const [first, second] = (await freePorts(2)) as [number, number];
   const place: ArmPlace = { folder, replicas: [first, second] };
   pinLoad();
-  const backend = await startBackend(place);
+  await startReplicas(place);
   const usable = wantedArms().filter((arm) => {
     const why = arm.missing(say);
     if (why !== null) skipped.push(skippedLine(arm.name, why));
@@ -103,7 +104,6 @@ async function run(folder: string): Promise<void> {
   if (!flags.quick) await extras(place, usable);
   const tiered = TWO_TIERS_CELLS.filter(wanted);
   if (tiered.length > 0 && usable.includes(SPILLWAY_ARM)) await secondTier(place, tiered);
-  await backend.stop(1_000);
 }
 
 function wantedArms(): Arm[] {
@@ -117,31 +117,47 @@ function wanted(cell: { readonly name: string; readonly quick?: boolean }): bool
   return cell.quick === true || !flags.quick;
 }
 
+/** A set of arms at a time: those that wait for their turn take some of the machine, too. */
 async function ratios(
   place: ArmPlace,
   kinds: readonly Arm[],
   cells: readonly Cell[],
 ): Promise<void> {
   const nginx = await NGINX.start(place);
+  say(`\nwarm-up (CPU µs of a stream, round by round)`);
+  await warm(nginx);
+  for (let from = 0; from < kinds.length; from += ARMS_A_SET) {
+    const arms = await startSet(place, kinds.slice(from, from + ARMS_A_SET));
+    for (const cell of cells) await runCell(cell, { nginx, arms, direct: directArm(place) });
+    await Promise.all(arms.map((arm) => arm.stop()));
+  }
+  await nginx.stop();
+}
+
+async function startSet(place: ArmPlace, kinds: readonly Arm[]): Promise<RunningArm[]> {
   const arms: RunningArm[] = [];
   for (const kind of kinds) {
     const arm = await kind.start(place).catch((error: unknown) => {
       skipped.push(skippedLine(kind.name, String(error)));
       return null;
     });
-    if (arm !== null) arms.push(arm);
+    if (arm === null) continue;
+    await warm(arm);
+    arms.push(arm);
   }
-  for (const arm of [nginx, ...arms]) await warmUp(arm);
-  for (const cell of cells) await runCell(cell, { nginx, arms, direct: directArm(place) });
-  await Promise.all([nginx, ...arms].map((arm) => arm.stop()));
+  return arms;
 }
 
-/** What is compiled late is compiled now; only what runs in Node has much of that. */
-async function warmUp(arm: RunningArm): Promise<void> {
-  const compiled = arm.name.startsWith('spillway');
-  const forMs = compiled ? (flags.quick ? 4_000 : 9_000) : 1_000;
-  await measureBlock(arm, JSON_16, forMs);
-  await measureBlock(arm, WARM_STREAMS, forMs / 2);
+async function warm(arm: RunningArm): Promise<void> {
+  const quick = arm.name === NGINX.name ? BRIEF_WARM_UP : QUICK_WARM_UP;
+  const warmed = await warmUp(arm, flags.quick ? quick : WARM_UP);
+  say(warmedLine(warmed));
+  const { seconds: warmS, streams, answers, costs } = warmed;
+  const [first, last] = [costs[0] ?? 0, costs.at(-1) ?? 0];
+  rows.push({
+    ...{ cell: 'warm-up', arm: arm.name, warmS, streams, answers },
+    ...{ cpuUsPerStreamFirst: first, cpuUsPerStreamLast: last, settled: Number(warmed.settled) },
+  });
 }
 
 interface Arms {
@@ -153,20 +169,18 @@ interface Arms {
 async function runCell(cell: Cell, { nginx, arms, direct }: Arms): Promise<void> {
   const forMs = blockMs(cell, flags.quick);
   say(`\n${cell.name}: ${cell.about}\n${tableHeader()}`);
-  for (let from = 0; from < arms.length; from += ARMS_A_GROUP) {
-    const some = arms.slice(from, from + ARMS_A_GROUP);
-    const groups: Group[] = [];
-    for (let group = 0; group < (flags.quick ? 1 : GROUPS); group += 1) {
-      groups.push(
-        await runGroup(some.length, (turn) => {
-          const arm = turn === 'direct' ? direct : turn === 'base' ? nginx : some[turn]!;
-          return measureBlock(arm, cell.shape, forMs);
-        }),
-      );
-    }
-    if (from === 0) tellDirect(cell, groups);
-    for (const [index, arm] of some.entries()) tell(cell, arm.name, figuresOf(groups, index));
+  if (!flags.quick) for (const arm of [nginx, ...arms]) await warmForCell(arm, cell);
+  const groups: Group[] = [];
+  for (let group = 0; group < (flags.quick ? 1 : GROUPS); group += 1) {
+    groups.push(
+      await runGroup(arms.length, (turn) => {
+        const arm = turn === 'direct' ? direct : turn === 'base' ? nginx : arms[turn]!;
+        return measureBlock(arm, cell.shape, forMs);
+      }),
+    );
   }
+  tellDirect(cell, groups);
+  for (const [index, arm] of arms.entries()) tell(cell, arm.name, figuresOf(groups, index));
 }
 
 function tellDirect(cell: Cell, groups: readonly Group[]): void {
@@ -191,6 +205,7 @@ async function extras(place: ArmPlace, arms: readonly Arm[]): Promise<void> {
     'bodies-1m': () => largeBodies(place),
     'writes-64': () => writesOfStreams(place),
     'memory-100k': () => memoryOfPrompts(place, aware, say),
+    'curve-64': () => costCurve(place),
   };
   for (const name of EXTRAS) {
     if (!wanted({ name }) || (!whole && name !== 'idle-1000')) continue;

@@ -5,7 +5,7 @@ import { delay } from '../../test/engines/wait.ts';
 import type { RunningArm } from './arms.ts';
 import type { Block } from './compare.ts';
 import { Load, streamMs, type LoadShape } from './load.ts';
-import { cpuSeconds } from './process-cost.ts';
+import { cpuMeter } from './process-cost.ts';
 
 /** ms behind the last beginning of a load before it is looked at. */
 const SETTLE_MS = 150;
@@ -15,15 +15,17 @@ export async function measureBlock(
   shape: LoadShape,
   blockMs: number,
 ): Promise<Block> {
+  const cpuOf = meterOf(arm.group);
+  const cpuBehind = meterOf(arm.behind);
   const load = new Load(arm.url, shape);
   load.start();
   await delay(streamMs(shape) + SETTLE_MS);
   load.take();
-  const before = cpuOf(arm.group);
-  const beforeBehind = cpuOf(arm.behind);
+  const before = cpuOf();
+  const beforeBehind = cpuBehind();
   await delay(blockMs);
-  const cpuSBehind = cpuOf(arm.behind) - beforeBehind;
-  const cpuS = cpuOf(arm.group) - before + cpuSBehind;
+  const cpuSBehind = cpuBehind() - beforeBehind;
+  const cpuS = cpuOf() - before + cpuSBehind;
   const seen = load.take();
   await load.stop();
   const last = load.take();
@@ -37,6 +39,6 @@ export async function measureBlock(
   };
 }
 
-function cpuOf(group: ProcessGroup | null | undefined): number {
-  return group ? cpuSeconds(group.pid) : 0;
+function meterOf(group: ProcessGroup | null | undefined): () => number {
+  return group ? cpuMeter(group.pid) : () => 0;
 }

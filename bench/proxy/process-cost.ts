@@ -7,15 +7,21 @@ import { readFileSync, readdirSync } from 'node:fs';
 const NS_PER_S = 1e9;
 const KIB_PER_MIB = 1_024;
 
-/** CPU seconds of all threads of the group's processes since they began. */
-export function cpuSeconds(group: number): number {
-  let ns = 0;
-  for (const pid of processesOf(group)) {
-    for (const thread of entries(`/proc/${pid}/task`)) {
-      ns += Number(text(`/proc/${pid}/task/${thread}/schedstat`).split(' ')[0] ?? 0);
+/**
+ * What tells the CPU seconds of all threads of the group's processes since they began. The processes are those of now: to look for
+ * them takes milliseconds, in which the load would stand still.
+ */
+export function cpuMeter(group: number): () => number {
+  const pids = processesOf(group);
+  return () => {
+    let ns = 0;
+    for (const pid of pids) {
+      for (const thread of entries(`/proc/${pid}/task`)) {
+        ns += Number(text(`/proc/${pid}/task/${thread}/schedstat`).split(' ')[0] ?? 0);
+      }
     }
-  }
-  return ns / NS_PER_S;
+    return ns / NS_PER_S;
+  };
 }
 
 /** Resident memory of the group's processes, MiB. */

@@ -68,7 +68,7 @@ function dispatch({ path, response }: Call, method: 'GET' | 'POST', body: Buffer
 
 async function forward(call: Call): Promise<void> {
   const hold = budget.open();
-  const body = await readJsonBody(call, hold, limits);
+  const body = await readJsonBody(call, { hold, bounds: limits });
   call.response.on('close', () => hold.release());
   dispatch(call, 'POST', body);
 }
