@@ -30,6 +30,8 @@ export interface SentState {
   prefixLife: string;
   /** How far its router has been heard about the target. */
   readonly echo: Echo;
+  /** Up to which event of each other router the last report said to include. */
+  readonly othersAcked: Map<RouterId, number>;
 }
 
 export class AgentLink {
@@ -46,6 +48,8 @@ export class AgentLink {
   echoes = false;
   /** Its router expects long deltas in parts. */
   takesParts = false;
+  /** Its router asks which events of other routers a report includes. */
+  hearsOthers = false;
   /** What its router holds back, as last told. */
   private told: { readonly queued: Queued; readonly atMs: number } | null = null;
   /** Its router has sent something since. */
@@ -64,6 +68,7 @@ export class AgentLink {
     this.minReportIntervalMs = Math.max(INTERVAL_MIN_MS, message.minReportIntervalMs);
     this.echoes = message.features.includes('heard');
     this.takesParts = message.features.includes('delta_parts');
+    this.hearsOthers = message.features.includes('others_acked');
   }
 
   queues(queued: Queued, nowMs: number): void {
@@ -123,6 +128,7 @@ export class AgentLink {
         snapshotMs: -Infinity,
         prefixLife: '',
         echo: new Echo(),
+        othersAcked: new Map(),
       };
       this.sent.set(target, state);
     }

@@ -17,8 +17,14 @@ import type { Random } from '../shared/lib/random.ts';
 import type { AgentId, LinkId, PoolId, ReplicaId } from '../shared/model/ids.ts';
 import type { QueuedWork, ReplicaReport } from '../shared/model/report.ts';
 import type { AgentSettings } from '../shared/model/settings.ts';
-import { PROTOCOL_VERSION } from '../shared/protocol/messages.ts';
-import type { HeardReport, Resync, RouterMessage, Welcome } from '../shared/protocol/messages.ts';
+import { AGENT_FEATURES, PROTOCOL_VERSION } from '../shared/protocol/messages.ts';
+import type {
+  HeardReport,
+  ReportMessage,
+  Resync,
+  RouterMessage,
+  Welcome,
+} from '../shared/protocol/messages.ts';
 
 export type { AgentStatus } from './core-status.ts';
 
@@ -168,7 +174,7 @@ export class AgentCore {
       message: {
         kind: 'hello',
         protocol: [PROTOCOL_VERSION, PROTOCOL_VERSION],
-        features: [],
+        features: AGENT_FEATURES,
         agentId: deps.agentId,
         software: deps.software,
         pool: deps.pool,
@@ -303,7 +309,14 @@ export class AgentCore {
       if (echo) sent.echo.ask({ seq: report.seq, scrapeMs }, nowMs);
       const queued = this.queuedFor({ link, target }, report.queued, nowMs);
       const told = { kind: 'report', report: { ...report, queued, ackedSeq } } as const;
-      const message = echo ? { ...told, echo } : told;
+      const others = link.hearsOthers
+        ? target.ledger.othersAcked(link.router, sent.othersAcked)
+        : [];
+      const message: ReportMessage = {
+        ...told,
+        ...(echo ? { echo } : {}),
+        ...(others.length === 0 ? {} : { othersAcked: others }),
+      };
       this.context.emit({ kind: 'send', link: link.link, message });
     }
   }

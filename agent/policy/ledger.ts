@@ -13,12 +13,14 @@
 
 import { ChurnMap } from '../../shared/lib/churn.ts';
 import type { Incarnation, LeaseId, LinkId, RouterId } from '../../shared/model/ids.ts';
+import { MAX_SIBLINGS } from '../../shared/protocol/limits.ts';
 import type {
   AttemptOutcome,
   Ended,
   FirstToken,
   LeaseFacts,
   Leases,
+  OtherAcked,
   Sent,
   Usage,
 } from '../../shared/protocol/messages.ts';
@@ -129,6 +131,23 @@ export class Ledger {
   ackedSeq(link: LedgerLink): number {
     const book = this.books.get(link.router);
     return book !== undefined && book.link === link.link ? book.seq : -1;
+  }
+
+  /**
+   * Up to which of their events other routers are in the figures, of those for whom `told` has another number: it has this
+   * one from now on.
+   */
+  othersAcked(router: RouterId | null, told: Map<RouterId, number>): OtherAcked[] {
+    const acked: OtherAcked[] = [];
+    for (const [other, { seq }] of this.books) {
+      if (other === router || told.get(other) === seq || acked.length >= MAX_SIBLINGS) continue;
+      told.set(other, seq);
+      acked.push({ router: other, seq });
+    }
+    if (told.size > this.books.size) {
+      for (const other of told.keys()) if (!this.books.has(other)) told.delete(other);
+    }
+    return acked;
   }
 
   leases(from: LedgerLink, message: Leases, nowMs: number): LedgerVerdict {

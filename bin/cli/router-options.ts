@@ -10,7 +10,8 @@ import type { FleetConfig } from '../../shared/config/schema.ts';
 import { tenancyOptions } from './tenancy-options.ts';
 
 export function routerOptions(config: FleetConfig): RouterOptions {
-  const { clients, links, admin, addressProof, siblings, tier, global } = config.router;
+  const { clients, links, admin, addressProof, siblings, siblingNames, siblingTls, tier, global } =
+    config.router;
   return {
     region: config.region,
     clients: { ...address(clients.listen), tls: clients.tls },
@@ -18,6 +19,8 @@ export function routerOptions(config: FleetConfig): RouterOptions {
     admin: admin === null ? null : { ...address(admin.listen), tls: admin.tls },
     addressProof,
     siblings,
+    siblingNames,
+    siblingTls,
     tier: tier === null ? null : { ...address(tier.listen), tls: tier.tls },
     uplink: global === null ? null : { urls: global.urls, secret: global.secret, tls: global.tls },
     reloadable: routerReloadable(config),

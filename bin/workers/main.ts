@@ -66,6 +66,7 @@ class Worker {
         return void handle?.on('error', () => undefined).end(PROBE_ANSWER);
       case 'ports':
         this.#linkPorts = message.ports;
+        this.#router?.workersKnown();
         return;
       case 'claimed':
         this.#claims.get(message.id)?.(message.why);

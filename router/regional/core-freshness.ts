@@ -107,7 +107,7 @@ function sweepReplica(state: RegionalState, replica: ReplicaState): void {
     endGrace(state, replica);
   }
   for (const target of replica.targets) {
-    if (lostMs !== null || target.report?.waitingPrefillMs === null) passPredicted(target, nowMs);
+    if (lostMs !== null || target.report?.waitingPrefillMs === null) passPredicted(state, target);
   }
   if (wantsProbe(replica, nowMs)) probe(state, replica);
   const { leftMs } = replica;

@@ -25,6 +25,7 @@ import { resetSums } from './core-load.ts';
 import { targetsOf } from './core-ready.ts';
 import type { Scored } from './core-weighing.ts';
 import { growthTokens, noteAdmitted, noteClaim, restedMs, type Room } from './core-working-set.ts';
+import { noteOpened, notePast, noteRetold } from './core-siblings.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 
 type Unsequenced = RouterMessage extends infer M
@@ -83,6 +84,7 @@ export function openAttempt(
   const rested = restedMs(request);
   const gap = rested === null ? {} : { restedMs: rested };
   lease.sentSeq = tell(state, target, { kind: 'sent', agoMs: 0, ...lease.facts, ...gap });
+  noteOpened(state, lease);
 }
 
 /** The attempt weighs on its target from here on, and its prompts may be found there. */
@@ -108,7 +110,7 @@ export function noteFirstToken(state: RegionalState, lease: LeaseState): void {
   if (lease.firstTokenMs !== null) return;
   lease.firstTokenMs = state.nowMs;
   lease.target.firstTokenMs = state.nowMs;
-  endPrefill(lease);
+  endPrefill(state, lease);
   lease.target.breaker.showedLife(lease.id, state.settings);
   if (lease.sentSeq !== null) {
     tell(state, lease.target, { kind: 'firstToken', lease: lease.id, agoMs: 0 });
@@ -122,7 +124,7 @@ export function releaseLease(
   end: { outcome: AttemptOutcome; usage: Usage | null },
 ): void {
   const { target } = lease;
-  endPrefill(lease);
+  endPrefill(state, lease);
   state.leases.delete(lease.id);
   target.leases.delete(lease.id);
   target.unacked.delete(lease);
@@ -137,19 +139,22 @@ export function releaseLease(
 }
 
 /**
- * The agent's ledger is to hold exactly these from now on. On a new link sequence numbers begin with
- * it; on one that is up they go on, so that a report on its way acknowledges nothing sent after it.
+ * The agent's ledger is to hold exactly these from now on. Sequence numbers go on, so that a report on its way acknowledges
+ * nothing sent after it, whichever router has it.
  */
 export function tellLeases(state: RegionalState, target: TargetState, newLink: boolean): void {
   const { link } = target.replica;
   if (link === null) return;
-  target.seq = newLink ? 0 : target.seq + 1;
+  if (target.leasesFor !== undefined) target.seq += 1;
   target.unconfirmed = true;
   target.asked = { seq: target.seq, atMs: state.nowMs };
   target.leasesFor = target.incarnation;
   const open: OpenLease[] = [];
   for (const lease of target.leases.values()) {
-    if (newLink || lease.sentSeq === null) lease.sentSeq = target.seq;
+    if (newLink || lease.sentSeq === null) {
+      lease.sentSeq = target.seq;
+      noteRetold(state, lease);
+    }
     open.push({
       ...lease.facts,
       sentAgoMs: state.nowMs - lease.sentMs,
@@ -185,11 +190,15 @@ export function acknowledge(target: TargetState, ackedSeq: number, nowMs: number
 }
 
 /** The engine process is another one: what was sent to the old one weighs on nobody. */
-export function orphanLeases(target: TargetState, incarnation: Incarnation): void {
+export function orphanLeases(
+  state: RegionalState,
+  target: TargetState,
+  incarnation: Incarnation,
+): void {
   for (const lease of target.leases.values()) {
     if (lease.orphan || lease.facts.incarnation === null) continue;
     if (lease.facts.incarnation === incarnation) continue;
-    endPrefill(lease);
+    endPrefill(state, lease);
     lease.orphan = true;
     target.unacked.delete(lease);
   }
@@ -200,10 +209,11 @@ export function orphanLeases(target: TargetState, incarnation: Incarnation): voi
  * Requests that show no first token leave the sums at their predicted end where no report says
  * better.
  */
-export function passPredicted(target: TargetState, nowMs: number): void {
+export function passPredicted(state: RegionalState, target: TargetState): void {
+  const { nowMs } = state;
   for (const lease of target.leases.values()) {
     if (!lease.facts.streamed && !lease.pastPrefill && lease.prefilledMs <= nowMs)
-      endPrefill(lease);
+      endPrefill(state, lease);
   }
   settle(target);
 }
@@ -234,6 +244,7 @@ function newLease(
     facts: factsOf(id, request, scored),
     sums: scored.sums,
     sentMs: state.nowMs,
+    no: -1,
     sentSeq: null,
     firstTokenMs: null,
     pastPrefill: isLight(request),
@@ -325,9 +336,10 @@ function tell(state: RegionalState, target: TargetState, event: Unsequenced): nu
   return target.seq;
 }
 
-function endPrefill(lease: LeaseState): void {
+function endPrefill(state: RegionalState, lease: LeaseState): void {
   if (lease.pastPrefill) return;
   lease.pastPrefill = true;
+  notePast(state, lease);
   touch(lease.target);
   subtract(lease.target.openSums, lease.sums);
   if (lease.target.unacked.has(lease)) subtract(lease.target.unackedSums, lease.sums);

@@ -23,6 +23,7 @@ import {
   isNewest,
   newBounds,
 } from './core-link-bounds.ts';
+import { noteOthersAcked } from './core-siblings.ts';
 import { acknowledge, chainsOf, orphanLeases, tellLeases } from './core-leases.ts';
 import { queuedMessage } from './core-queued.ts';
 import { noteIdle } from './core-share.ts';
@@ -70,6 +71,7 @@ export function linkUp(
   const link: LinkHolder = {
     ...{ id, agentId, pool, workers, fewSinceMs: null, fewSaid: false, toldIntervalMs: 0 },
     ...{ replicas: new Set(), fenced: new Set(), bounds: newBounds(state.nowMs) },
+    tellsOthers: hello.features.includes('others_acked'),
   };
   state.links.set(id, link);
   const resume: ResumeState[] = [];
@@ -116,6 +118,7 @@ export function heard(
   else if (message.kind === 'report') {
     if (!isNewest(state, target, message.report)) return;
     watchLinks(state, link, message.report.routers);
+    if (message.othersAcked !== undefined) noteOthersAcked(target, message.othersAcked);
     reported(state, target, message.report);
     if (message.echo === true) echo(state, id, message.report);
   } else if (message.seq > 0 || admitsSnapshot(state, link)) prefixes(state, target, message);
@@ -237,7 +240,10 @@ function greet(state: RegionalState, link: LinkHolder, resume: ResumeState[]): v
     state.emit({ kind: 'send', link: link.id, message: { kind: 'fence', replica } });
   }
   for (const replica of link.replicas) {
-    for (const target of replica.targets) tellLeases(state, target, true);
+    for (const target of replica.targets) {
+      target.others?.forgetAcks();
+      tellLeases(state, target, true);
+    }
   }
   if (link.pool.told.requests === 0) return;
   state.emit({ kind: 'send', link: link.id, message: queuedMessage(state, link.pool) });
@@ -307,7 +313,8 @@ function newIncarnation(
   const first = target.incarnation === null;
   target.incarnation = incarnation;
   if (first) return;
-  orphanLeases(target, incarnation);
+  orphanLeases(state, target, incarnation);
+  target.others = null;
   target.breaker.reset();
   target.pausedUntilMs = Number.NEGATIVE_INFINITY;
   target.replica.pool.roster.touch(target);

@@ -1,7 +1,7 @@
 // How busy a target is right now: its last report, made local in time, plus what this router has
-// sent since.
+// sent since, and the region's other routers as far as they say so.
 //
-//   wait = max(what is left of waitingPrefillMs + own unacknowledged, slotWaitMs)
+//   wait = max(what is left of waitingPrefillMs + unacknowledged, slotWaitMs)
 //
 // An engine with work waiting computes, so a report's backlog shrinks with its age (policy/sight.ts). `full` =
 // nothing more should go there while others have room (wait ≥ holdMs, or no slot); `closed` =
@@ -11,6 +11,7 @@
 import {
   prefillMs,
   sumsMs,
+  togetherMs,
   type CostCurve,
   type PrefillSums,
 } from '../../shared/model/cost-curve.ts';
@@ -18,6 +19,7 @@ import type { RegionalSettings } from '../../shared/model/settings.ts';
 import { staticConcurrency } from '../policy/static-pool.ts';
 import { backlogNowMs, type View } from '../policy/sight.ts';
 import { ASSUMED_CURVE } from '../policy/unknown.ts';
+import type { OthersWork } from '../policy/others-work.ts';
 import type { PoolState, RegionalState, TargetState } from './core-state.ts';
 
 const BLIND_WAKE_MS = 50;
@@ -65,7 +67,7 @@ export function loadOf(target: TargetState, options: LoadOptions): Load {
 export function runningNow(target: TargetState): number | null {
   const reported = target.report?.running ?? null;
   if (reported === null) return null;
-  let sent = 0;
+  let sent = othersUnacked(target)?.requests ?? 0;
   for (const { facts } of target.unacked) sent += facts.requests ?? 1;
   return reported + sent;
 }
@@ -87,23 +89,32 @@ export function unackedMs(target: TargetState, curve: CostCurve): number {
   return OWN_WORK.ms(curve, target.unackedSums);
 }
 
-/** This router's own work there that shows no first token yet: where reports come late, it is sure to wait still. */
-export function ownOpenMs(view: View, target: TargetState, curve: CostCurve): number {
-  return view.blind && target.openSums.prompt > 0 ? OWN_WORK.ms(curve, target.openSums) : 0;
+/** What other routers have sent, where the agent says what of it its reports include; null where nothing is known of it. */
+export function othersUnacked({ others, replica }: TargetState): OthersWork | null {
+  return others !== null && replica.link?.tellsOthers === true ? others : null;
 }
 
-/** What waits there: what is left of its report, what this router has sent since, and for a slot. */
+/** Work there of this router and of others that shows no first token yet: where reports come late, it is sure to wait still. */
+function openMs(target: TargetState, curve: CostCurve): number {
+  const { openSums, others } = target;
+  const ownMs = OWN_WORK.ms(curve, openSums);
+  return others === null ? ownMs : Math.max(ownMs, togetherMs(curve, openSums, others.open));
+}
+
+/** What waits there: what is left of its report, what has been sent since, and for a slot. */
 export function withOwnMs(
   view: View,
   target: TargetState,
   left: { readonly ms: number; readonly curve: CostCurve },
 ): number {
   const { ms, curve } = left;
-  return Math.max(
-    ms + unackedMs(target, curve),
-    target.report?.slotWaitMs ?? 0,
-    ownOpenMs(view, target, curve),
-  );
+  const others = othersUnacked(target);
+  const sentMs =
+    others === null
+      ? unackedMs(target, curve)
+      : togetherMs(curve, target.unackedSums, others.unacked);
+  const waitMs = Math.max(ms + sentMs, target.report?.slotWaitMs ?? 0);
+  return view.blind ? Math.max(waitMs, openMs(target, curve)) : waitMs;
 }
 
 export interface LoadOptions extends CurveChoice {

@@ -47,7 +47,7 @@ describe('own work on top of reports', () => {
     expect(waits(rig)).toBe(0);
   });
 
-  test('a new link gets all open leases, and nothing before them is acknowledged', () => {
+  test('a new link gets all open leases, which go on counting, and nothing before them is acknowledged', () => {
     const rig = linked();
     rig.arrive();
     rig.arrive();
@@ -59,7 +59,7 @@ describe('own work on top of reports', () => {
     const [, leases] = sentTo(effects, 'a2');
     expect(leases).toMatchObject({
       kind: 'leases',
-      seq: 0,
+      seq: 4,
       open: [
         { lease: 'r1.1', sentAgoMs: 50, firstTokenAgoMs: 50 },
         { lease: 'r2.1', sentAgoMs: 50, firstTokenAgoMs: null },
@@ -68,7 +68,7 @@ describe('own work on top of reports', () => {
     rig.report('a', { ackedSeq: -1, waitingPrefillMs: 0 }, 'a2');
     expect(targetStatus(rig, 'a').unacked).toMatchObject({ requests: 2, uncachedTokens: 128 });
     rig.arrive();
-    rig.report('a', { ackedSeq: 0, waitingPrefillMs: 128 }, 'a2');
+    rig.report('a', { ackedSeq: 4, waitingPrefillMs: 128 }, 'a2');
     expect(targetStatus(rig, 'a').unacked).toMatchObject({ requests: 1, uncachedTokens: 128 });
   });
 

@@ -14,6 +14,7 @@ import type { BreakerTally } from '../policy/breaker.ts';
 import { contextLimit } from '../policy/filter.ts';
 import { tokenFigures } from '../policy/tokens.ts';
 import { TYPICAL_TOKENS } from '../policy/unknown.ts';
+import { runningNow } from './core-load.ts';
 import type { ReplicaState, TargetState } from './core-state.ts';
 
 /** Figures of a target, each a column of the block; NaN is unknown. */
@@ -242,20 +243,19 @@ function standingOf(target: TargetState): number {
 
 function toldBy(target: TargetState, report: ReplicaReport): number {
   if (report.waitingPrefillMs === null) return 0;
-  const { unackedSums, openSums } = target;
+  const { unackedSums, openSums, others } = target;
   const slotWaitMs = report.slotWaitMs ?? 0;
   let bits: number = STANDING.told;
   if (report.prefillCost !== null) bits |= STANDING.curve;
   if (isFilled(target, report)) bits |= STANDING.noSlot | (slotWaitMs <= 0 ? STANDING.closed : 0);
-  if (slotWaitMs > 0 || unackedSums.prompt > 0 || openSums.prompt > 0) bits |= STANDING.more;
+  const waits = unackedSums.prompt > 0 || openSums.prompt > 0 || (others?.count ?? 0) > 0;
+  if (slotWaitMs > 0 || waits) bits |= STANDING.more;
   return bits;
 }
 
-function isFilled({ unacked }: TargetState, { running, runningMax }: ReplicaReport): boolean {
-  if (running === null || runningMax === null) return false;
-  let inside = running;
-  for (const { facts } of unacked) inside += facts.requests ?? 1;
-  return inside >= runningMax;
+function isFilled(target: TargetState, { runningMax }: ReplicaReport): boolean {
+  const running = runningNow(target);
+  return running !== null && runningMax !== null && running >= runningMax;
 }
 
 function isSame(a: CostCurve | null, b: CostCurve | null): boolean {

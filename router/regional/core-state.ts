@@ -40,6 +40,8 @@ import { FreshHistory } from '../policy/static-pool.ts';
 import type { LinkBounds } from './core-link-bounds.ts';
 import type { PoolConfig, RegionalCoreConfig, RouterEffect } from './events.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
+import type { OthersWork } from '../policy/others-work.ts';
+import { Siblings } from './core-siblings.ts';
 import { RegionTier } from './core-region-state.ts';
 import { Roster } from './core-roster.ts';
 import { Weighing } from './core-weighing.ts';
@@ -164,6 +166,8 @@ export interface TargetState {
   readonly unackedSums: PrefillSums;
   /** Prefill of all open leases that are not past it. */
   readonly openSums: PrefillSums;
+  /** What the region's other routers say that they have sent; null while none has said anything. */
+  others: OthersWork | null;
   readonly breaker: Breaker;
   pausedUntilMs: number;
   firstTokenMs: number;
@@ -198,6 +202,8 @@ export interface LinkHolder {
   fewSinceMs: number | null;
   /** Somebody has been told of it. */
   fewSaid: boolean;
+  /** Its agent says which events of other routers its reports include. */
+  readonly tellsOthers: boolean;
   readonly bounds: LinkBounds;
 }
 
@@ -235,6 +241,8 @@ export interface LeaseState {
   readonly facts: LeaseFacts;
   readonly sums: Readonly<PrefillSums>;
   readonly sentMs: number;
+  /** By which sibling routers know it. */
+  no: number;
   /** The ledger sequence that told of it; null while no link has. */
   sentSeq: number | null;
   firstTokenMs: number | null;
@@ -273,6 +281,7 @@ export class RegionalState {
   readonly weighing = new Weighing();
   readonly budget = new RetryBudget();
   readonly tier = new RegionTier();
+  readonly siblings = new Siblings();
   draining = false;
   nowMs = 0;
   /** When time-driven changes were last looked for. */

@@ -89,12 +89,23 @@ export interface GlobalSight {
   readonly away: number;
 }
 
+/** The region's other routers. */
+export interface SiblingSight {
+  /** Those that tell this one what they send. */
+  readonly heard: number;
+  /** Those that are told what this one sends. */
+  readonly told: number;
+  /** Their sends that are not past their prefill. */
+  readonly sends: number;
+}
+
 export interface RegionalStatus {
   readonly pools: readonly PoolStatus[];
   readonly links: number;
   readonly openRequests: number;
   readonly leases: number;
   readonly draining: boolean;
+  readonly siblings: SiblingSight;
   /** Null: it reports to no global router. */
   readonly global: GlobalSight | null;
   readonly index: { readonly bytes: number; readonly chunks: number; readonly evictions: number };
@@ -108,9 +119,16 @@ export function statusOf(state: RegionalState, nowMs: number): RegionalStatus {
     openRequests: state.requests.size,
     leases: state.leases.size,
     draining: state.draining,
+    siblings: siblingSight(state),
     global: globalSight(state),
     index: { bytes: index.bytes, chunks: index.rows, evictions: index.evictions },
   };
+}
+
+function siblingSight({ siblings: { heard, told } }: RegionalState): SiblingSight {
+  let sends = 0;
+  for (const sibling of heard.values()) sends += sibling.sends.size;
+  return { heard: heard.size, told: told.size, sends };
 }
 
 function globalSight({ config, tier }: RegionalState): GlobalSight | null {

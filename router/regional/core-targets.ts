@@ -114,6 +114,7 @@ function newTarget(state: RegionalState, replica: ReplicaState, rank: number): T
     unacked: new ChurnSet(),
     unackedSums: emptySums(),
     openSums: emptySums(),
+    others: null,
     breaker: new Breaker(replica.pool.roster.breakers),
     pausedUntilMs: Number.NEGATIVE_INFINITY,
     firstTokenMs: Number.NEGATIVE_INFINITY,

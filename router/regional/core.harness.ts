@@ -15,7 +15,11 @@ import type {
 } from '../../shared/model/ids.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import { REGIONAL_DEFAULTS, type RegionalSettings } from '../../shared/model/settings.ts';
-import type { PrefixRun, RouterMessage } from '../../shared/protocol/messages.ts';
+import {
+  AGENT_FEATURES,
+  type PrefixRun,
+  type RouterMessage,
+} from '../../shared/protocol/messages.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import { RegionalCore } from './core.ts';
@@ -179,6 +183,7 @@ export class CoreRig {
       agent?: string;
       ranks?: number;
       protocol?: [number, number];
+      features?: readonly string[];
       siblings?: string[];
     } = {},
   ): RouterEffect[] {
@@ -189,7 +194,7 @@ export class CoreRig {
       hello: {
         kind: 'hello',
         protocol: options.protocol ?? [1, 1],
-        features: [],
+        features: options.features ?? AGENT_FEATURES,
         agentId: (options.agent ?? `agent-${name}`) as AgentId,
         software: 'test',
         pool: (options.pool ?? 'pool') as PoolId,

@@ -26,6 +26,15 @@ import { moveQueue, queueWakeMs } from './core-release.ts';
 import { announceQueued, isBehindOthers, shedVerdict } from './core-admission.ts';
 import { finish, forget } from './core-ends.ts';
 import { arrive, enter } from './core-requests.ts';
+import {
+  siblingDeaf,
+  siblingDown,
+  siblingListens,
+  siblingSaid,
+  siblingUp,
+  tellSiblings,
+  tellSiblingsWakeMs,
+} from './core-siblings.ts';
 import { newPool, RegionalState, type RegionalCoreDeps } from './core-state.ts';
 import { statusOf, type RegionalStatus } from './core-status.ts';
 
@@ -35,6 +44,7 @@ export type {
   PoolStatus,
   RegionalStatus,
   ReplicaStatus,
+  SiblingSight,
   TargetStatus,
 } from './core-status.ts';
 
@@ -61,6 +71,7 @@ export class RegionalCore {
       tellQueued(state, pool);
     }
     announceQueued(state);
+    tellSiblings(state);
     tellGlobal(state);
     this.#countEvictions();
     const { effects } = state;
@@ -72,7 +83,11 @@ export class RegionalCore {
   nextWakeMs(): number | null {
     const state = this.#state;
     const never = Number.POSITIVE_INFINITY;
-    let wake = Math.min(sweepWakeMs(state) ?? never, tellGlobalWakeMs(state) ?? never);
+    let wake = Math.min(
+      sweepWakeMs(state) ?? never,
+      tellGlobalWakeMs(state) ?? never,
+      tellSiblingsWakeMs(state) ?? never,
+    );
     for (const pool of state.pools.values()) {
       wake = Math.min(wake, queueWakeMs(state, pool) ?? wake, tellWakeMs(state, pool) ?? wake);
     }
@@ -152,6 +167,21 @@ export class RegionalCore {
         break;
       case 'globalMessage':
         globalHeard(state, event.link, event.message);
+        break;
+      case 'siblingUp':
+        siblingUp(state, event.link, event.router);
+        break;
+      case 'siblingDown':
+        siblingDown(state, event.link);
+        break;
+      case 'siblingMessage':
+        siblingSaid(state, event.link, event.message);
+        break;
+      case 'siblingListens':
+        siblingListens(state, event.link);
+        break;
+      case 'siblingDeaf':
+        siblingDeaf(state, event.link);
         break;
       case 'probed': {
         const replica = state.replicas.get(event.replica);

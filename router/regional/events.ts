@@ -9,6 +9,7 @@ import type {
   PoolId,
   RegionId,
   ReplicaId,
+  RouterId,
   Target,
 } from '../../shared/model/ids.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
@@ -19,6 +20,7 @@ import type {
   Hello,
   RouterMessage,
 } from '../../shared/protocol/messages.ts';
+import type { SiblingSends } from '../../shared/protocol/sibling-messages.ts';
 import type {
   RegionChildMessage,
   RegionParentMessage,
@@ -65,6 +67,13 @@ export type RouterEvent =
       readonly link: LinkId;
       readonly message: RegionParentMessage;
     }
+  /** A link that another router of the region has dialled: it tells what it sends. */
+  | { readonly kind: 'siblingUp'; readonly link: LinkId; readonly router: RouterId }
+  | { readonly kind: 'siblingDown'; readonly link: LinkId }
+  | { readonly kind: 'siblingMessage'; readonly link: LinkId; readonly message: SiblingSends }
+  /** A link to another router of the region, which has welcomed this one: it is told what this one sends. */
+  | { readonly kind: 'siblingListens'; readonly link: LinkId }
+  | { readonly kind: 'siblingDeaf'; readonly link: LinkId }
   /** The shell's own probe of a replica whose agent is gone. */
   | { readonly kind: 'probed'; readonly replica: ReplicaId; readonly ok: boolean }
   /** A new configuration generation. */
@@ -76,6 +85,11 @@ export type RouterEffect =
   | { readonly kind: 'close'; readonly link: LinkId; readonly reason: CloseReason }
   | { readonly kind: 'sendGlobal'; readonly link: LinkId; readonly message: RegionChildMessage }
   | { readonly kind: 'closeGlobal'; readonly link: LinkId; readonly reason: CloseReason }
+  /** To one sibling that listens, and to all of them. */
+  | { readonly kind: 'sendSibling'; readonly link: LinkId; readonly message: SiblingSends }
+  | { readonly kind: 'tellSiblings'; readonly message: SiblingSends }
+  /** A link that a sibling has dialled. */
+  | { readonly kind: 'closeSibling'; readonly link: LinkId; readonly reason: CloseReason }
   /** Ask the replica for a one-token generation; answered by `probed`. */
   | {
       readonly kind: 'probe';

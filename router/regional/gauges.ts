@@ -19,6 +19,9 @@ export function setGauges(metrics: Metrics<MetricName>, status: RouterStatus): v
   metrics.set('open_requests', status.openRequests);
   metrics.set('leases', status.leases);
   metrics.set('links', status.links);
+  metrics.set('siblings', status.siblings.heard);
+  metrics.set('siblings_told', status.siblings.told);
+  metrics.set('sibling_sends', status.siblings.sends);
   if (status.global !== null) metrics.set('global_links', status.global.links);
   metrics.set('away_conversations', status.global?.away ?? 0);
   metrics.set('body_bytes', status.bodyBytes);

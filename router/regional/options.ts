@@ -68,5 +68,9 @@ export interface RouterOptions {
   readonly addressProof: boolean;
   /** Link addresses of all routers of the region, this one included, as agents reach them. */
   readonly siblings: readonly string[];
+  /** Names of which a certificate must bear one to link as a router of this region. */
+  readonly siblingNames?: readonly string[];
+  /** What siblings must prove where they are dialled over TLS. Absent or null: what this router itself shows and asks of agents. */
+  readonly siblingTls?: PeerTls | null;
   readonly reloadable: RouterReloadable;
 }

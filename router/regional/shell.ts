@@ -3,7 +3,7 @@
 
 import type { Decision } from '../../shared/model/decision.ts';
 import { UPLINK_DEFAULTS } from '../../shared/model/global-settings.ts';
-import type { LinkId, RegionId } from '../../shared/model/ids.ts';
+import type { LinkId, RegionId, RouterId } from '../../shared/model/ids.ts';
 import type { RegionChildMessage } from '../../shared/protocol/region-messages.ts';
 import { CoreDriver, type CoreMachine } from '../../shared/runtime/core-driver.ts';
 import type { LinkServer, LinkServerStats } from '../../shared/runtime/link-server.ts';
@@ -28,6 +28,7 @@ import { probeReplica } from './prober.ts';
 import { RequestDesk } from '../gateway/request-desk.ts';
 import { Unserved } from '../gateway/unserved.ts';
 import { EngineWords, NOWHERE } from './engine-words.ts';
+import { SiblingDesk } from './sibling-desk.ts';
 import type { RegionalTls } from './tls.ts';
 import { Uplink } from './uplink.ts';
 
@@ -36,6 +37,7 @@ export interface ShellDeps {
     explain(request: RouteRequest, nowMs: number): Decision;
   };
   readonly options: RouterOptions;
+  readonly routerId: RouterId;
   readonly runtime: RoleRuntime;
   readonly metrics: Metrics<MetricName>;
   readonly pools: HttpPools;
@@ -52,8 +54,10 @@ export class RegionalShell {
   reloadable: RouterReloadable;
   private readonly deps: ShellDeps;
   private readonly words: EngineWords;
+  private readonly slices: LinkSlices;
   private readonly driver: CoreDriver<RouterEvent, RouterEffect>;
   private linkServer: LinkServer | null = null;
+  private siblings: SiblingDesk | null = null;
   private uplink: Uplink | null = null;
 
   constructor(deps: ShellDeps) {
@@ -74,6 +78,7 @@ export class RegionalShell {
     });
     const post = this.driver.post.bind(this.driver);
     const slices = new LinkSlices(() => runtime.clock.nowMs());
+    this.slices = slices;
     this.links = new LinkDesk({
       options,
       runtime,
@@ -106,11 +111,13 @@ export class RegionalShell {
   /** The port on which agents link. */
   async listen(): Promise<number> {
     this.linkServer = await this.links.listen();
+    this.siblings = this.siblingDesk(this.linkServer);
     return this.linkServer.port;
   }
 
-  /** Reports to global routers from here on, where there are any. */
+  /** Tells other routers what it sends, and reports to global ones, from here on, where there are any. */
   report(): void {
+    this.siblings?.dial();
     const { options, runtime, metrics, tls } = this.deps;
     if (!options.uplink) return;
     this.uplink = new Uplink({
@@ -125,14 +132,17 @@ export class RegionalShell {
   /** Of the link listener, and what global routers said that was not understood; null before it listens. */
   linkStats(): LinkServerStats | null {
     const agents = this.linkServer?.stats() ?? null;
-    const above = this.uplink?.stats() ?? null;
-    if (agents === null || above === null) return agents;
-    return {
-      ...agents,
-      malformed: agents.malformed + above.malformed,
-      unknownKinds: agents.unknownKinds + above.unknownKinds,
-      unknownFields: agents.unknownFields + above.unknownFields,
-    };
+    if (agents === null) return null;
+    const others = [...(this.siblings?.stats() ?? []), this.uplink?.stats()];
+    return others.reduce<LinkServerStats>(
+      (all, other) => (other ? withOddities(all, other) : all),
+      agents,
+    );
+  }
+
+  /** More workers of this router are known. */
+  workersKnown(): void {
+    this.siblings?.look();
   }
 
   configure(reloadable: RouterReloadable): void {
@@ -142,6 +152,7 @@ export class RegionalShell {
     const config = coreConfig(this.deps.options, reloadable);
     this.driver.post({ kind: 'configured', config });
     this.linkServer?.review();
+    this.siblings?.review();
   }
 
   /** New arrivals are refused from here on. */
@@ -151,7 +162,7 @@ export class RegionalShell {
 
   async close(): Promise<void> {
     this.requests.cutOff();
-    await Promise.all([this.linkServer?.close(), this.uplink?.close()]);
+    await Promise.all([this.siblings?.close(), this.linkServer?.close(), this.uplink?.close()]);
     this.driver.stop();
   }
 
@@ -171,6 +182,12 @@ export class RegionalShell {
         return void this.linkServer?.send(effect.link, effect.message);
       case 'close':
         return this.linkServer?.closeLink(effect.link, effect.reason);
+      case 'sendSibling':
+        return this.siblings?.send(effect.link, effect.message);
+      case 'tellSiblings':
+        return this.siblings?.tell(effect.message);
+      case 'closeSibling':
+        return this.siblings?.closeLink(effect.link, effect.reason);
       case 'sendGlobal':
         return this.tell(effect.link, effect.message);
       case 'closeGlobal':
@@ -182,6 +199,22 @@ export class RegionalShell {
       case 'log':
         return this.deps.runtime.log[effect.level](effect.fields, effect.code);
     }
+  }
+
+  private siblingDesk(links: LinkServer): SiblingDesk {
+    const { options, runtime, metrics, tls, routerId, workerPorts } = this.deps;
+    return new SiblingDesk(
+      {
+        ...{ options, runtime, routerId, slices: this.slices, trust: tls.siblingTrust() },
+        pools: () => this.reloadable.pools,
+        linkSecrets: () => this.reloadable.linkSecrets,
+        workerPorts: workerPorts ?? (() => []),
+        tls: tls.listener('links'),
+        post: (event) => this.driver.post(event),
+        ended: (reason) => metrics.add('sibling_link_ends_total', { reason }),
+      },
+      links,
+    );
   }
 
   private tell(link: LinkId, message: RegionChildMessage): void {
@@ -198,6 +231,18 @@ export class RegionalShell {
     const ok = await probeReplica({ pool: this.deps.pools.get(url, trust), model, apiKey });
     this.driver.post({ kind: 'probed', replica, ok });
   }
+}
+
+/** Whose links they are, an operator sees in the log. */
+function withOddities(all: LinkServerStats, other: Partial<LinkServerStats>): LinkServerStats {
+  const { refusedUpgrades = 0, malformed = 0, unknownKinds = 0, unknownFields = 0 } = other;
+  return {
+    links: all.links,
+    refusedUpgrades: all.refusedUpgrades + refusedUpgrades,
+    malformed: all.malformed + malformed,
+    unknownKinds: all.unknownKinds + unknownKinds,
+    unknownFields: all.unknownFields + unknownFields,
+  };
 }
 
 function gatewayReloadable({ limits, surface, settings }: RouterReloadable): GatewayReloadable {

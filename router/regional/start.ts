@@ -44,6 +44,8 @@ export interface RunningRouter {
   explain(asked: Explainable): object;
   /** Out of its balancer, or back. False where it is too late for it. */
   mark(on: boolean): boolean;
+  /** More workers of this router are known: `WorkerPart.linkPorts` says where. */
+  workersKnown(): void;
   /** Swaps pools, settings and limits at once. */
   reload(reloadable: RouterReloadable): void;
   status(): RouterStatus;
@@ -146,6 +148,7 @@ class RegionalRouter implements RunningRouter {
     const workerPorts = worker?.linkPorts;
     this.shell = new RegionalShell({
       ...{ core, options, runtime, metrics, pools, tls, canonicaliser, workerPorts },
+      routerId: this.routerId,
     });
     this.leaving = new Leaving(runtime);
     const { unserved } = this.shell;
@@ -193,6 +196,10 @@ class RegionalRouter implements RunningRouter {
     const { clientsPort, linksPort, adminPort, tierPort } = this;
     const fields = { clientsPort, linksPort, adminPort, tierPort };
     this.runtime.log.info(fields, 'router listening');
+  }
+
+  workersKnown(): void {
+    this.shell.workersKnown();
   }
 
   reload(reloadable: RouterReloadable): void {

@@ -85,12 +85,18 @@ export function statusText(status: RouterStatus): string {
   const lines = [
     `${router.software}, region ${router.region}: ${state}, up ${router.upForS} s, ` +
       `${status.links} links, ${status.openRequests} open requests`,
+    ...siblingLines(status),
     ...globalLines(status),
   ];
   for (const worker of status.workers ?? []) lines.push(workerLine(worker));
   lines.push(...configLines(status.config));
   for (const pool of status.pools) lines.push('', ...poolLines(pool));
   return `${lines.join('\n')}\n`;
+}
+
+function siblingLines({ siblings: { heard, told, sends } }: RouterStatus): string[] {
+  if (heard === 0 && told === 0) return [];
+  return [`hears ${heard} routers of its region (${sends} sends under way), tells ${told}`];
 }
 
 function globalLines({ global }: RouterStatus): string[] {

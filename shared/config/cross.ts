@@ -161,6 +161,7 @@ function tlsProblems({ router, pools, agent, global, regions }: FleetConfig): Pr
     pool.engineTls,
   ]);
   for (const [i, { tls }] of regions.entries()) peers.push([['regions', i, 'tls'], tls]);
+  peers.push([['router', 'siblingTls'], router.siblingTls]);
   if (router.global !== null) peers.push([['router', 'global', 'tls'], router.global.tls]);
   if (agent !== undefined) {
     peers.push(

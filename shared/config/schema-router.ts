@@ -6,7 +6,7 @@ import { REGIONAL_DEFAULTS as D, type RegionalSettings } from '../model/settings
 import { baseUrl, bounded, flag, listen, quantity, secret } from './fields.ts';
 import { TIER_SECTION, UPLINK_SECTION } from './schema-global.ts';
 import { adminSection, clientsSection, LIMITS, SHUTDOWN } from './schema-listeners.ts';
-import { listenerTls } from './schema-tls.ts';
+import { listenerTls, peerTls } from './schema-tls.ts';
 
 const HOUR = 3_600_000;
 const MIB = 1_048_576;
@@ -233,8 +233,19 @@ export const routerSchema = z
       .default([])
       .meta({
         description:
-          'Link addresses of all routers of this region, this one included, as agents reach them.',
+          'Link addresses of all routers of this region, this one included, as agents reach them; a name stands for all its addresses. Agents are led to them, and the routers tell each other what they send.',
       }),
+    siblingNames: z
+      .array(z.string().regex(/^(\*\.)?[A-Za-z0-9._-]{1,253}$/, 'must be a host name, or *.domain'))
+      .max(64)
+      .default([])
+      .meta({
+        description:
+          'Names of which a certificate must bear one to link as a router of this region. Without them a certificate does where those of agents need bear no name, and otherwise one of `links.secrets`. `*.` stands for any host below.',
+      }),
+    siblingTls: peerTls(
+      'What its siblings must prove where they are dialled over `wss`; `null`: by the `ca` of `links.tls`, with its certificate as ours.',
+    ),
     routing: z.strictObject(ROUTING).prefault({}).meta({ description: 'How requests are placed.' }),
     limits: LIMITS,
     shutdown: SHUTDOWN,

@@ -32,6 +32,9 @@ export const LIMITS = [
   'report_order', // a report older than one before it on its link
   'ack_beyond', // a report that has seen what was never sent
   'prefix_snapshots', // snapshots of prefixes over one link
+  // what routers of a region tell each other
+  'siblings', // routers that are heard at a time
+  'sibling_sends', // open sends of one of them
   // what a region and the global tier say to each other
   'region_pools', // pools of one region
   'credit_accounts', // global routers that ask for credit

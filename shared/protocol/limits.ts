@@ -35,6 +35,11 @@ export const DELTA_PARTS_MAX = 16;
 /** Characters of an id, a name or an address. */
 export const MAX_TEXT = 512;
 
+// Of the link between two routers of a region.
+
+/** Bytes of a message between two routers of one region. */
+export const MAX_SIBLING_FRAME_BYTES = 1024 * 1024;
+
 // Of the link between a region and the global tier.
 
 /** Bytes of a message between a regional and a global router. */

@@ -1,9 +1,9 @@
 // The link between an agent and a router: every message as a type. Encoding and validation are in codec.ts.
 //
 // Clocks do not travel: `…AgoMs` and `…InMs` are made local at receipt. A 64-bit hash is two words of a
-// Uint32Array. Ledger messages carry `seq`, counted per link and target: 0 is the `leases` snapshot of the
-// new link, and a further `leases` (the agent has met another incarnation) goes on counting, so that no
-// number means two things. A report's `ackedSeq` says up to where that router's events are in its figures;
+// Uint32Array. Ledger messages carry `seq`, counted per target: a new link begins with a `leases` snapshot, and that as
+// well as a further `leases` (the agent has met another incarnation) goes on counting, so that no number means two
+// things, to whichever router an agent tells how far it has come. A report's `ackedSeq` says up to where that router's events are in its figures;
 // -1 again after a new incarnation, until the further `leases` has come.
 
 import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
@@ -17,6 +17,12 @@ export const PROTOCOL_VERSION = 1;
 export const ROUTER_FEATURES = [
   'heard', // answers a report that asks for it
   'delta_parts', // takes what has changed of prefixes in as many messages as it needs
+  'others_acked', // hears what its siblings send, and asks which of it a report includes
+] as const;
+
+/** What an agent can do beyond the first version; named in its hello. */
+export const AGENT_FEATURES = [
+  'others_acked', // says to routers that ask for it which events of other routers a report includes
 ] as const;
 
 // ── agent → router ─────────────────────────────────────────────────────────────────────────────────────
@@ -48,6 +54,14 @@ export interface ReportMessage {
   readonly report: ReplicaReport;
   /** The router is to answer with `heard`; absent: it is not. */
   readonly echo?: boolean | undefined;
+  /** Other routers' events that the report includes, of those where that has changed since the last report on this link. */
+  readonly othersAcked?: readonly OtherAcked[] | undefined;
+}
+
+export interface OtherAcked {
+  readonly router: RouterId;
+  /** Of its ledger events about this target. */
+  readonly seq: number;
 }
 
 /** Chain elements that a target's KV cache holds, as runs of consecutive chunks. */

@@ -245,6 +245,10 @@ export const AGENT_SCHEMAS = {
     kind: z.literal('report'),
     report,
     echo: z.boolean().optional(),
+    othersAcked: z
+      .array(z.object({ router: idOf<RouterId>(), seq: z.int().min(-1) }))
+      .max(MAX_SIBLINGS)
+      .optional(),
   }) satisfies z.ZodType<ReportMessage>,
   bye: z.object({
     kind: z.literal('bye'),

@@ -7,6 +7,7 @@
 //               that lived ends the doubling: one that breaks each time at once is not dialled ten times a second
 //   one link    per router process: where two addresses lead to the same one, the newer link stays, as it does
 //               at the router, and the other address rests while it lives
+//   itself      an address that leads back to this very process is left alone (`self`)
 //
 // The owner sends the hello at `onUp`. Exactly one `onDown` for each `onUp`, never from inside a call of the owner's.
 // A change of an endpoint's state is logged once, not every attempt.
@@ -43,7 +44,12 @@ export interface LinkClientOptions<
   readonly words: ChildWords<Child, W, Parent>;
   /** `ws://host:port` or `wss://host:port`. */
   readonly urls: readonly string[];
-  readonly secret: string | null;
+  /** Further ones, asked for whenever names are resolved again. */
+  readonly more?: () => readonly string[];
+  /** A function is asked at each dial, so that a reload counts at once. */
+  readonly secret: string | null | (() => string | null);
+  /** The process that dials, where it may find itself among the addresses. */
+  readonly self?: RouterId;
   /** For `wss` routers; absent or null: the system's CAs. */
   readonly trust?: PeerTrust | null;
   readonly runtime: RoleRuntime;
@@ -75,7 +81,11 @@ export interface LinkClientStats {
 export interface LinkClient<Child extends AnyMessage = AgentMessage> {
   /** False where the link is gone, or goes because the router is too slow. */
   send(link: LinkId, message: Child): boolean;
+  /** To every link that has had its welcome. */
+  sendAll(message: Child): void;
   closeLink(link: LinkId, reason: CloseReason): void;
+  /** Resolves all names again now. */
+  refresh(): void;
   links(): readonly LinkView[];
   stats(): LinkClientStats;
   /** Closes all links, after what was sent before has left. */
@@ -107,6 +117,8 @@ interface Dialled {
   /** The router process that answered here last. */
   routerId: RouterId | null;
   failures: number;
+  /** It leads to this very process: the addresses of its further workers. Null: it does not. */
+  selfSiblings: readonly URL[] | null;
   /** What was logged last about it. */
   state: string;
   cancelRetry: (() => void) | null;
@@ -168,8 +180,19 @@ class Dialler<
     return live !== undefined && live.socket.send(this.#options.words.encode(message));
   }
 
+  sendAll(message: Child): void {
+    let frame: Uint8Array | null = null;
+    for (const { welcomed, socket } of this.#live.values()) {
+      if (welcomed) socket.send((frame ??= this.#options.words.encode(message)));
+    }
+  }
+
   closeLink(link: LinkId, reason: CloseReason): void {
     this.#live.get(link)?.socket.close(reason);
+  }
+
+  refresh(): void {
+    void this.#refresh();
   }
 
   links(): readonly LinkView[] {
@@ -213,7 +236,11 @@ class Dialler<
     this.#refreshing = true;
     while (this.#refreshAgain && !this.#closing) {
       this.#refreshAgain = false;
-      const siblings = [...this.#live.values()].flatMap((live) => live.siblings);
+      const siblings = [
+        ...[...this.#live.values()].flatMap((live) => live.siblings),
+        ...[...this.#dialled.values()].flatMap(({ selfSiblings }) => selfSiblings ?? []),
+        ...(this.#options.more?.() ?? []).flatMap((url) => parseLinkUrl(url) ?? []),
+      ];
       const wanted = await this.#names.endpoints([...this.#configured, ...siblings]);
       if (!this.#closing) this.#align(wanted);
     }
@@ -243,6 +270,7 @@ class Dialler<
       socket: null,
       live: null,
       routerId: null,
+      selfSiblings: null,
       failures: 0,
       state: '',
       cancelRetry: null,
@@ -258,7 +286,7 @@ class Dialler<
     this.#counts.attempts += 1;
     dialled.socket = dialEndpoint({
       endpoint: dialled.endpoint,
-      secret,
+      secret: typeof secret === 'function' ? secret() : secret,
       trust: this.#options.trust ?? null,
       maxFrameBytes: this.#limits.maxFrameBytes,
       onOpen: (socket, stream) => this.#open(dialled, { socket, stream }),
@@ -328,10 +356,11 @@ class Dialler<
     if (live.welcomed && dialled.routerId !== welcome.routerId) {
       return this.#malformed(live, 'a welcome of another router');
     }
-    const older = this.#linkTo(welcome.routerId, live);
     live.cancelWelcome();
-    live.welcomed = true;
     live.siblings = siblingUrls(words.siblings(welcome), dialled.endpoint.url);
+    if (welcome.routerId === this.#options.self) return this.#meetSelf(live);
+    const older = this.#linkTo(welcome.routerId, live);
+    live.welcomed = true;
     dialled.routerId = welcome.routerId;
     const { routerId } = welcome;
     this.#changed(dialled, `connected ${routerId}`, () => {
@@ -339,6 +368,12 @@ class Dialler<
     });
     this.#options.onMessage(live.link, welcome);
     older?.socket.close('duplicate');
+    void this.#refresh();
+  }
+
+  #meetSelf({ socket, dialled, siblings }: LiveLink): void {
+    dialled.selfSiblings = siblings;
+    socket.close('duplicate');
     void this.#refresh();
   }
 
@@ -376,7 +411,8 @@ class Dialler<
   }
 
   #retry(dialled: Dialled, reason: string, detail: string | null = null): void {
-    if (this.#closing || this.#dialled.get(dialled.endpoint.key) !== dialled) return;
+    if (this.#closing || dialled.selfSiblings !== null) return;
+    if (this.#dialled.get(dialled.endpoint.key) !== dialled) return;
     dialled.failures += 1;
     if (reason !== 'duplicate') this.#announceDown(dialled, reason, detail);
     dialled.cancelRetry?.();

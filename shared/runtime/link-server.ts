@@ -5,6 +5,7 @@
 //   upgrade   path, links' number, secret or certificate   else 404, 503, 401
 //   hello     within `helloTimeoutMs`, small, a version we speak, a pool or region that the secret may speak for
 //   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
+//   beside    children of another kind, on a path of their own, by rules of their own
 //   review    after a reload: whose secret or certificate name would let it in no longer is closed as `unauthorized`
 //   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's. Messages of
 //               all links together hold a turn of the event loop for some ms: the rest come in the turns after
@@ -100,6 +101,11 @@ export interface LinkServer<Parent extends AnyMessage = RouterMessage> {
   /** False where the link is gone, or goes because it is too slow. */
   send(link: LinkId, message: Parent): boolean;
   closeLink(link: LinkId, reason: CloseReason): void;
+  /** Links of another kind on the same listener. They end with it; its host, port and TLS are theirs. */
+  beside<H extends AnyHello, Child extends AnyMessage, Other extends AnyMessage>(
+    path: string,
+    options: LinkServerOptions<H, Child, Other>,
+  ): LinkServer<Other>;
   /** The rules may have changed: ends the links of those whom they would let in no longer, and says so. */
   review(): void;
   stats(): LinkServerStats;
@@ -107,6 +113,14 @@ export interface LinkServer<Parent extends AnyMessage = RouterMessage> {
   close(): Promise<void>;
 }
 
+/** The log's words. */
+const REFUSED = {
+  agent: 'agent refused',
+  region: 'region refused',
+  router: 'router refused',
+} as const;
+/** Of the ids of links. */
+const LINK_PREFIX = { agent: 'in', region: 'in', router: 'sibling' } as const;
 const MAX_LINKS = 4_096;
 const MAX_PENDING = 256;
 /** Connections beyond the links that may be there: those on their way in, those refused. */
@@ -125,9 +139,14 @@ export async function startLinkServer<
   Child extends AnyMessage,
   Parent extends AnyMessage,
 >(options: LinkServerOptions<H, Child, Parent>): Promise<LinkServer<Parent>> {
-  const server = new Links(options);
+  const server = new Links(options, true);
   await server.listen();
   return server;
+}
+
+/** What a listener leads to by its path. */
+interface Beside extends Pick<LinkServer, 'close'> {
+  upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void;
 }
 
 interface Peer {
@@ -147,14 +166,14 @@ interface Peer {
   cancelDeadline: () => void;
 }
 
-class Links<
-  H extends AnyHello,
-  Child extends AnyMessage,
-  Parent extends AnyMessage,
-> implements LinkServer<Parent> {
+class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMessage>
+  implements LinkServer<Parent>, Beside
+{
   readonly #options: LinkServerOptions<H, Child, Parent>;
   readonly #limits: LinkLimits;
-  readonly #http: Server;
+  /** Null: the listener is another's. */
+  readonly #http: Server | null;
+  readonly #beside = new Map<string, Beside>();
   readonly #upgrader: WebSocketServer;
   readonly #peers = new Map<LinkId, Peer>();
   readonly #sockets = new Set<WebSocket>();
@@ -168,27 +187,10 @@ class Links<
   #rules = '';
   #counts = { refusedUpgrades: 0, malformed: 0, unknownKinds: 0, unknownFields: 0 };
 
-  constructor(options: LinkServerOptions<H, Child, Parent>) {
+  constructor(options: LinkServerOptions<H, Child, Parent>, listens: boolean) {
     this.#options = options;
     this.#limits = { ...LINK_LIMITS, ...options.limits };
     this.#slices = options.slices ?? new LinkSlices(() => options.clock.nowMs());
-    this.#http = createHttpServer(
-      {
-        http: {
-          headersTimeout: HEAD_TIMEOUT_MS,
-          requestTimeout: HEAD_TIMEOUT_MS,
-          connectionsCheckingInterval: 1_000,
-          noDelay: true,
-        },
-        tls: options.tls ?? null,
-        handshakeFailed: options.handshakeFailed ?? (() => undefined),
-      },
-      (_request, response) => {
-        this.#counts.refusedUpgrades += 1;
-        response.writeHead(426, { connection: 'close' }).end();
-      },
-    );
-    this.#http.maxConnections = this.#maxLinks() + SPARE_CONNECTIONS;
     this.#upgrader = new WebSocketServer({
       noServer: true,
       clientTracking: false,
@@ -196,28 +198,35 @@ class Links<
       maxPayload: this.#limits.maxFrameBytes,
     });
     this.#upgrader.on('wsClientError', (_error, stream) => this.#refuse(stream, '400 Bad Request'));
-    this.#http.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head));
-    this.#http.on('clientError', (_error, stream) => this.#refuse(stream, '400 Bad Request'));
-    this.#http.on('connection', (stream) => this.#connected(stream));
-    this.#http.on('drop', () => this.#overrun('connections', this.#maxLinks() + SPARE_CONNECTIONS));
+    this.#http = listens ? this.#listener() : null;
+    this.#stopBeat = options.timers.every(this.#limits.pingIntervalMs, () => {
+      for (const peer of this.#peers.values()) peer.socket.beat();
+    });
   }
 
   get port(): number {
-    return (this.#http.address() as AddressInfo).port;
+    return (this.#http?.address() as AddressInfo | null | undefined)?.port ?? 0;
   }
 
   async listen(): Promise<void> {
-    const { host, port, timers } = this.#options;
+    const { host, port } = this.#options;
+    const http = this.#http;
     await new Promise<void>((resolve, reject) => {
-      this.#http.once('error', reject);
-      this.#http.listen({ host, port }, () => {
-        this.#http.off('error', reject);
+      http?.once('error', reject);
+      http?.listen({ host, port }, () => {
+        http.off('error', reject);
         resolve();
       });
     });
-    this.#stopBeat = timers.every(this.#limits.pingIntervalMs, () => {
-      for (const peer of this.#peers.values()) peer.socket.beat();
-    });
+  }
+
+  beside<OtherHello extends AnyHello, OtherChild extends AnyMessage, Other extends AnyMessage>(
+    path: string,
+    options: LinkServerOptions<OtherHello, OtherChild, Other>,
+  ): LinkServer<Other> {
+    const links = new Links(options, false);
+    this.#beside.set(path, links);
+    return links;
   }
 
   send(link: LinkId, message: Parent): boolean {
@@ -258,12 +267,50 @@ class Links<
     this.#closing = true;
     this.#stopBeat();
     for (const peer of this.#peers.values()) peer.socket.close('shutting_down');
+    const others = [...this.#beside.values()].map((other) => other.close());
     const cancel = this.#options.timers.after(CLOSE_WAIT_MS, () => {
       for (const socket of this.#sockets) socket.terminate();
-      this.#http.closeAllConnections();
+      this.#http?.closeAllConnections();
     });
-    await new Promise<void>((resolve) => this.#http.close(() => resolve()));
+    await this.#closed();
+    await Promise.all(others);
     cancel();
+  }
+
+  /** The listener, where it has one; its connections are the last to go. */
+  async #closed(): Promise<void> {
+    const http = this.#http;
+    if (http !== null) return new Promise((resolve) => http.close(() => resolve()));
+    const open = [...this.#sockets].map(
+      (socket) => new Promise<void>((resolve) => socket.once('close', () => resolve())),
+    );
+    await Promise.all(open);
+  }
+
+  #listener(): Server {
+    const options = this.#options;
+    const http = createHttpServer(
+      {
+        http: {
+          headersTimeout: HEAD_TIMEOUT_MS,
+          requestTimeout: HEAD_TIMEOUT_MS,
+          connectionsCheckingInterval: 1_000,
+          noDelay: true,
+        },
+        tls: options.tls ?? null,
+        handshakeFailed: options.handshakeFailed ?? (() => undefined),
+      },
+      (_request, response) => {
+        this.#counts.refusedUpgrades += 1;
+        response.writeHead(426, { connection: 'close' }).end();
+      },
+    );
+    http.maxConnections = this.#maxLinks() + SPARE_CONNECTIONS;
+    http.on('upgrade', (request, socket, head) => this.#lead(request, socket, head));
+    http.on('clientError', (_error, stream) => this.#refuse(stream, '400 Bad Request'));
+    http.on('connection', (stream) => this.#connected(stream));
+    http.on('drop', () => this.#overrun('connections', this.#maxLinks() + SPARE_CONNECTIONS));
+    return http;
   }
 
   #maxLinks(): number {
@@ -284,12 +331,17 @@ class Links<
     });
   }
 
-  #upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
+  #lead(request: IncomingMessage, stream: Duplex, head: Buffer): void {
     this.#pending.leave(request.socket);
     stream.on('error', () => stream.destroy());
-    const path = (request.url ?? '').split('?', 1)[0];
+    const path = (request.url ?? '').split('?', 1)[0] ?? '';
+    const to = path === '/link' ? this : this.#beside.get(path);
+    if (to === undefined) return this.#refuse(stream, '404 Not Found');
+    return to.upgrade(request, stream, head);
+  }
+
+  upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
     const remoteAddress = request.socket.remoteAddress ?? '';
-    if (path !== '/link') return this.#refuse(stream, '404 Not Found');
     if (this.#closing) return this.#refuse(stream, '503 Service Unavailable');
     if (this.#peers.size >= this.#maxLinks()) {
       this.#overrun('links', this.#maxLinks(), remoteAddress);
@@ -358,7 +410,7 @@ class Links<
   ): void {
     const { clock, timers, helloTimeoutMs } = this.#options;
     this.#opened += 1;
-    const link = `in-${this.#opened}` as LinkId;
+    const link = `${LINK_PREFIX[this.#options.words.child]}-${this.#opened}` as LinkId;
     const linkSocket = new LinkSocket({
       socket,
       stream,
@@ -452,7 +504,7 @@ class Links<
     if (verdict !== 'accept') {
       const { words, log } = this.#options;
       const fields = { ...words.named(hello), remoteAddress: peer.remoteAddress, reason: verdict };
-      log.warn(fields, words.child === 'agent' ? 'agent refused' : 'region refused');
+      log.warn(fields, REFUSED[words.child]);
       return peer.socket.close(verdict);
     }
     peer.phase = 'up';

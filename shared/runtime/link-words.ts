@@ -30,7 +30,7 @@ export interface ParentWords<
   readonly encode: (message: Parent) => Uint8Array;
   /** Its credential must speak for this. */
   readonly speaksFor: (hello: Hello) => string;
-  readonly child: 'agent' | 'region';
+  readonly child: 'agent' | 'region' | 'router';
   /** Who it says it is, for the log. */
   readonly named: (hello: Hello) => Readonly<Record<string, string>>;
 }

@@ -65,6 +65,8 @@ export interface Plan {
   readonly age?: ReportAge;
   readonly control?: Control;
   readonly course?: Course;
+  /** Routers tell each other nothing. */
+  readonly cut?: boolean;
   readonly forMs?: number;
 }
 
@@ -130,7 +132,7 @@ export function herd(seed: number, control?: Control): { most: number; mean: num
   return placed;
 }
 
-function worldOf({ seed, routers, age = 'designed', control }: Plan): World {
+function worldOf({ seed, routers, age = 'designed', control, cut = false }: Plan): World {
   const router: Partial<RegionalSettings> = {
     ...(age === 'second' ? { minReportIntervalMs: 1_000 } : {}),
     ...(control === 'random_pick' ? { tieMs: 1e9 } : {}),
@@ -142,6 +144,7 @@ function worldOf({ seed, routers, age = 'designed', control }: Plan): World {
     routers,
     router,
     wire: control === 'private_index' ? PRIVATE_INDEX : null,
+    siblings: cut ? null : { delayMs: 2, jitterMs: 0.5 },
     links: { delayMs: 0.3, jitterMs: 0.5, reportsLateMs: age === 'late' ? 1_000 : 0 },
   });
   world.runUntilReady();

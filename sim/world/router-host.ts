@@ -29,6 +29,7 @@ import type { WorldContext } from './context.ts';
 import { DrivenCore } from './driven-core.ts';
 import type { EngineHost } from './engine-host.ts';
 import type { VirtualLink } from './link.ts';
+import type { SiblingLinks } from './sibling-links.ts';
 import { describeRouterEffect, describeRouterEvent } from './narration.ts';
 
 export interface RequestListener {
@@ -53,6 +54,8 @@ export interface RouterHostOptions {
   engineAt(url: string): EngineHost | null;
 }
 
+type SiblingEvent = Extract<RouterEvent, { readonly kind: `sibling${string}` }>;
+
 interface OpenRequest {
   readonly request: RouteRequest;
   readonly work: RequestWork;
@@ -72,6 +75,7 @@ export class RouterHost {
   readonly #requests = new Map<RequestId, OpenRequest>();
   readonly #attempts: Attempts;
   readonly #driven: DrivenCore<RouterEvent, RouterEffect>;
+  #siblings: SiblingLinks | null = null;
   #starts = 0;
   /** What the core reported by name: limits reached and log codes. */
   readonly counts = new Map<string, number>();
@@ -109,17 +113,28 @@ export class RouterHost {
     return this.#requests.size;
   }
 
+  /** Its region's other routers, from its next start on. */
+  joins(siblings: SiblingLinks): void {
+    this.#siblings = siblings;
+  }
+
+  /** As others know its process. */
+  get id(): RouterId {
+    return `${this.name}-${this.#starts}` as RouterId;
+  }
+
   start(): void {
     this.#starts++;
     const random: Random = this.#context.stream(`${this.name}/core/${this.#starts}`);
     this.core = new RegionalCore({
-      routerId: `${this.name}-${this.#starts}` as RouterId,
+      routerId: this.id,
       software: 'sim',
       config: this.#options.config,
       random,
       wallMs: () => this.#context.timeline.nowMs,
     });
     this.#driven.arm();
+    this.#siblings?.started(this);
   }
 
   /**
@@ -130,6 +145,7 @@ export class RouterHost {
     this.core = null;
     this.#driven.arm();
     this.#attempts.drop();
+    this.#siblings?.stopped(this);
     if (!unheard) for (const link of this.#links.values()) link.cut();
     this.#links.clear();
     this.#greeted.clear();
@@ -189,6 +205,11 @@ export class RouterHost {
 
   globalDown(link: LinkId): void {
     if (this.#globals.delete(link)) this.#driven.handle({ kind: 'globalDown', link });
+  }
+
+  /** What becomes of a link to or from another router of its region. */
+  sibling(event: SiblingEvent): void {
+    this.#driven.handle(event);
   }
 
   /** How the core sees a replica's only rank now; null where it does not know it. */
@@ -253,6 +274,12 @@ export class RouterHost {
         return this.#globals.get(effect.link)?.up(effect.message);
       case 'closeGlobal':
         return this.#globals.get(effect.link)?.cut();
+      case 'sendSibling':
+        return this.#siblings?.send(this, effect.link, effect.message);
+      case 'tellSiblings':
+        return this.#siblings?.tell(this, effect.message);
+      case 'closeSibling':
+        return this.#siblings?.close(effect.link);
       case 'probe':
         return this.#probe(effect.replica, effect.url);
       case 'limit':

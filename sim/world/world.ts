@@ -19,6 +19,7 @@ import { EngineHost } from './engine-host.ts';
 import type { LinkTiming, Wire } from './link.ts';
 import { Recorder } from './recorder.ts';
 import { RouterHost } from './router-host.ts';
+import { SiblingLinks } from './sibling-links.ts';
 
 export interface WorldOptions {
   readonly seed: number;
@@ -48,6 +49,8 @@ export interface WorldOptions {
   readonly kvEvents: boolean;
   /** Time that it shares with other worlds; absent: its own. */
   readonly context?: WorldContext;
+  /** Of the links between routers; null: they are cut. */
+  readonly siblings: LinkTiming | null;
   /** What its routers are to global routers; absent: nothing. */
   readonly uplink?: UplinkConfig;
 }
@@ -66,6 +69,7 @@ export const WORLD_DEFAULTS: Omit<WorldOptions, 'seed' | 'profile' | 'replicas'>
   processVisible: true,
   tellsStartTime: true,
   kvEvents: false,
+  siblings: { delayMs: 0.3, jitterMs: 0.5 },
 };
 
 export const WORLD_MODEL = 'sim-model';
@@ -90,6 +94,10 @@ export class World {
     this.routers = Array.from({ length: full.routers }, (_, index) => this.#router(index));
     const agents = Math.ceil(full.replicas / full.enginesPerAgent);
     this.agents = Array.from({ length: agents }, (_, index) => this.#agent(index));
+    if (full.siblings !== null) {
+      const siblings = new SiblingLinks(this.context, full.siblings);
+      for (const router of this.routers) router.joins(siblings);
+    }
     for (const router of this.routers) this.context.addCheck(() => router.check());
     for (const router of this.routers) router.start();
     for (const agent of this.agents) agent.start();

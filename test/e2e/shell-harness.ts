@@ -2,6 +2,7 @@
 
 import { Writable } from 'node:stream';
 import { createChainHasher } from '../../shared/lib/chain-hash.ts';
+import type { RouterId } from '../../shared/model/ids.ts';
 import { REGIONAL_DEFAULTS } from '../../shared/model/settings.ts';
 import { seededRandom } from '../../shared/lib/random.ts';
 import { systemClock } from '../../shared/runtime/clock.ts';
@@ -113,7 +114,10 @@ export async function startHarness(
   const metrics = createMetrics<MetricName>(METRICS_PREFIX, METRICS);
   const canonicaliser = new Canonicaliser(await createChainHasher());
   const tls = new RegionalTls(options, runtime, metrics);
-  const shell = new RegionalShell({ core, options, runtime, metrics, pools, tls, canonicaliser });
+  const routerId = 'plain' as RouterId;
+  const shell = new RegionalShell({
+    ...{ core, options, routerId, runtime, metrics, pools, tls, canonicaliser },
+  });
   const { limits } = options.reloadable;
   const listener = await startHttpListener({
     listen: options.clients,

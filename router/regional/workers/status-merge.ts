@@ -5,11 +5,17 @@
 //   own totals      attempts, oddities of links: summed, those of workers that are gone included, so that none falls
 //   the replica's   one report, which reached each worker at another moment: that of the worker that heard last
 //   own judgement   full, breaker, pause, wait: the worst that any of them has
-//   links           agents: the least that any worker has, since who lacks one knows less than the others
+//   links           agents and siblings: the least that any worker has, since who lacks one knows less than the others
 //   index           memory, which each of them uses: summed
 
 import type { LinkServerStats } from '../../../shared/runtime/link-server.ts';
-import type { GlobalSight, PoolStatus, ReplicaStatus, TargetStatus } from '../core.ts';
+import type {
+  GlobalSight,
+  PoolStatus,
+  ReplicaStatus,
+  SiblingSight,
+  TargetStatus,
+} from '../core.ts';
 import type { RouterStatus } from '../status.ts';
 
 /** What a status of several workers has of theirs; the rest is the parent's own. */
@@ -29,6 +35,7 @@ export function mergeStatuses(
     openRequests: sum((each) => each.openRequests),
     leases: sum((each) => each.leases),
     draining: all.length > 0 && all.every(({ draining }) => draining),
+    siblings: mergeSiblings(all.map(({ siblings }) => siblings)),
     global: mergeGlobal(all.flatMap(({ global }) => global ?? [])),
     index: {
       bytes: sum(({ index }) => index.bytes),
@@ -38,6 +45,16 @@ export function mergeStatuses(
     bodyBytes: sum((each) => each.bodyBytes),
     connections: sumByName(all.map(({ connections }) => connections)),
     linkTotals: addTotals([gone.linkTotals, ...all.map(({ linkTotals }) => linkTotals)]),
+  };
+}
+
+/** What siblings send all workers hear. */
+function mergeSiblings(all: readonly SiblingSight[]): SiblingSight {
+  if (all.length === 0) return { heard: 0, told: 0, sends: 0 };
+  return {
+    heard: Math.min(...all.map(({ heard }) => heard)),
+    told: Math.min(...all.map(({ told }) => told)),
+    sends: Math.max(...all.map(({ sends }) => sends)),
   };
 }
 

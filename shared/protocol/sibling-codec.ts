@@ -1,0 +1,78 @@
+// Frames of the link between two routers of one region: plain msgpack maps with a `kind`, as those of agents.
+
+import { z } from 'zod';
+import type { ReplicaId, RouterId } from '../model/ids.ts';
+import { MAX_LEASE_REQUESTS, MAX_RANKS, MAX_SIBLING_FRAME_BYTES, MAX_SIBLINGS } from './limits.ts';
+import { decodeMap, packMap, refused, type Decoded } from './map-frame.ts';
+import { plainReader } from './plain-reader.ts';
+import { amount, count, idOf, text } from './schema-fields.ts';
+import {
+  MAX_OPENED,
+  MAX_PAST,
+  type SiblingChildMessage,
+  type SiblingHello,
+  type SiblingParentMessage,
+  type SiblingSend,
+  type SiblingSends,
+  type SiblingWelcome,
+} from './sibling-messages.ts';
+
+const greeting = {
+  features: z.array(text).max(64),
+  routerId: idOf<RouterId>(),
+  software: text,
+};
+
+const send = z.object({
+  no: count,
+  replica: idOf<ReplicaId>(),
+  rank: z.int().min(0).max(MAX_RANKS),
+  seq: count.nullable(),
+  promptTokens: amount,
+  uncachedTokens: amount,
+  contextTokens2: amount,
+  requests: z.int().min(1).max(MAX_LEASE_REQUESTS).optional(),
+}) satisfies z.ZodType<SiblingSend>;
+
+const CHILD_SCHEMAS = {
+  hello: z.object({
+    kind: z.literal('hello'),
+    protocol: z.tuple([count, count]),
+    ...greeting,
+    region: text,
+  }) satisfies z.ZodType<SiblingHello>,
+  sends: z.object({
+    kind: z.literal('sends'),
+    anew: z.boolean().optional(),
+    opened: z.array(send).max(MAX_OPENED),
+    past: z.array(count).max(MAX_PAST),
+  }) satisfies z.ZodType<SiblingSends>,
+} as const;
+
+const PARENT_SCHEMAS = {
+  welcome: z.object({
+    kind: z.literal('welcome'),
+    protocol: count,
+    ...greeting,
+    siblings: z.array(text).max(MAX_SIBLINGS),
+  }) satisfies z.ZodType<SiblingWelcome>,
+} as const;
+
+/** They come fifty times a second from each sibling. */
+const readSends = plainReader<SiblingChildMessage>(CHILD_SCHEMAS.sends);
+
+export function encodeSiblingMessage(message: SiblingChildMessage | SiblingWelcome): Uint8Array {
+  return packMap(message);
+}
+
+export function decodeSiblingChild(frame: Uint8Array): Decoded<SiblingChildMessage> {
+  if (frame.length > MAX_SIBLING_FRAME_BYTES) return refused('malformed', 'message too large');
+  const sends = readSends(frame);
+  if (sends !== null) return { ok: true, message: sends, unknownFields: 0 };
+  return decodeMap<SiblingChildMessage>(frame, CHILD_SCHEMAS);
+}
+
+export function decodeSiblingParent(frame: Uint8Array): Decoded<SiblingParentMessage> {
+  if (frame.length > MAX_SIBLING_FRAME_BYTES) return refused('malformed', 'message too large');
+  return decodeMap<SiblingParentMessage>(frame, PARENT_SCHEMAS);
+}
