@@ -52,6 +52,8 @@ defaults
   timeout client 600s
   timeout server 600s
   option http-keep-alive
+  # Else a stream's first chunk waits 200 ms for a second one.
+  option http-no-delay
   http-reuse always
 frontend clients
   bind ${HOST}:${port}
