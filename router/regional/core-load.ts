@@ -94,11 +94,14 @@ export function othersUnacked({ others, replica }: TargetState): OthersWork | nu
   return others !== null && replica.link?.tellsOthers === true ? others : null;
 }
 
-/** Work there of this router and of others that shows no first token yet: where reports come late, it is sure to wait still. */
+/**
+ * Work there of this router and of others that shows no first token yet: where no report tells better, it is sure to wait
+ * still.
+ */
 function openMs(target: TargetState, curve: CostCurve): number {
   const { openSums, others } = target;
-  const ownMs = OWN_WORK.ms(curve, openSums);
-  return others === null ? ownMs : Math.max(ownMs, togetherMs(curve, openSums, others.open));
+  if (others === null || others.count === 0) return OWN_WORK.ms(curve, openSums);
+  return togetherMs(curve, openSums, others.open);
 }
 
 /** What waits there: what is left of its report, what has been sent since, and for a slot. */
@@ -150,8 +153,7 @@ function unknownLoad(target: TargetState, options: LoadOptions, reportedMs: numb
   const { curve, learned, settings, view } = options;
   const slotWaitMs = target.report?.slotWaitMs ?? 0;
   const running = runningNow(target) ?? 0;
-  const ownMs = sumsMs(curve, target.openSums);
-  const waitMs = Math.max(reportedMs ?? 0, ownMs, slotWaitMs);
+  const waitMs = Math.max(reportedMs ?? 0, openMs(target, curve), slotWaitMs);
   const inside = Math.max(target.leases.size, running);
   const noSlot = running >= (target.report?.runningMax ?? Number.POSITIVE_INFINITY);
   const closed = inside >= settings.unknownConcurrency || (noSlot && slotWaitMs <= 0);
@@ -165,13 +167,13 @@ export function wakeInMs(view: View, overMs: number): number {
 }
 
 /**
- * Without reports: this router's own work there; a static one up to its share of the last seen
- * peak.
+ * Without reports: this router's own work there, and what others say of theirs; a static one up to its share of the last
+ * seen peak.
  */
 function lostLoad(target: TargetState, { curve, settings, nowMs }: LoadOptions): Load {
   const then = reportedWaitMs(target, curve) ?? 0;
   const left = Math.max(0, then - (nowMs - target.receivedMs));
-  const waitMs = Math.max(left + unackedMs(target, curve), sumsMs(curve, target.openSums));
+  const waitMs = Math.max(left + unackedMs(target, curve), openMs(target, curve));
   const { peakRunning, report } = target;
   const peak = Math.max(peakRunning.current, peakRunning.previous);
   const share = staticConcurrency(peak, report?.routers ?? 1);
