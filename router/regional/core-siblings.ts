@@ -180,6 +180,7 @@ export function noteOthersAcked(
     target.others ??= new OthersWork();
     target.others.acknowledged(router, seq);
   }
+  target.replica.pool.roster.touch(target);
 }
 
 function hear(state: RegionalState, sibling: Sibling, said: SiblingSend): void {

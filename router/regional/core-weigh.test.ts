@@ -7,7 +7,7 @@ import { seededRandom } from '../../shared/lib/random.ts';
 import type { AgentId, LinkId, PoolId, ReplicaId, RouterId } from '../../shared/model/ids.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
-import type { PrefixMessage } from '../../shared/protocol/messages.ts';
+import { AGENT_FEATURES, type PrefixMessage } from '../../shared/protocol/messages.ts';
 import type { AttemptResult } from '../policy/attempt-result.ts';
 import { draw, drawProbabilities } from '../policy/pick.ts';
 import { decide } from './core-decide.ts';
@@ -20,6 +20,7 @@ import { arrive, enter } from './core-requests.ts';
 import { roomNow, serves } from './core-room.ts';
 import { Roster } from './core-roster.ts';
 import { Shares } from './core-share.ts';
+import { noteOthersAcked, siblingDown, siblingSaid, siblingUp } from './core-siblings.ts';
 import { RegionalState, type LeaseState, type PoolState, type RequestState } from './core-state.ts';
 import { weighPlainly } from './core-weigh-plain.harness.ts';
 import { isReady, NOBODY } from './core-ready.ts';
@@ -131,6 +132,20 @@ const step = fc.oneof(
       ranks: fc.integer({ min: 1, max: 3 }),
     }),
   },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('sibling' as const),
+      name,
+      opened: fc.array(fc.nat(9), { maxLength: 3 }),
+      past: fc.array(fc.nat(9), { maxLength: 3 }),
+      tokens: fc.nat(2_000),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant('siblingGone' as const), acked: fc.boolean(), name }),
+  },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(300) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.nat(40_000) }) },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('begin' as const), which: fc.nat() }) },
@@ -162,6 +177,7 @@ class Rig {
   constructor() {
     this.state.nowMs = 1_000;
     for (let k = 0; k < 5; k += 1) this.run({ kind: 'up', name: k, ranks: 1 });
+    siblingUp(this.state, SIBLING_LINK, SIBLING);
   }
 
   run(next: Step): void {
@@ -213,6 +229,27 @@ class Rig {
         if (replica !== undefined) probed(state, replica, next.ok);
         break;
       }
+      case 'sibling': {
+        const { opened, past, tokens, name: k } = next;
+        siblingSaid(state, SIBLING_LINK, {
+          kind: 'sends',
+          opened: opened.map((no) => ({
+            ...{ no, replica: `r${k}` as ReplicaId, rank: 0, seq: no, requests: 1 + (no % 3) },
+            ...{ promptTokens: tokens, uncachedTokens: tokens / 2, contextTokens2: tokens },
+          })),
+          past,
+        });
+        break;
+      }
+      case 'siblingGone':
+        if (next.acked) {
+          const target = state.replicas.get(`r${next.name}` as ReplicaId)?.targets[0];
+          if (target !== undefined) noteOthersAcked(target, [{ router: SIBLING, seq: 4 }]);
+          break;
+        }
+        siblingDown(state, SIBLING_LINK);
+        siblingUp(state, SIBLING_LINK, SIBLING);
+        break;
       case 'pass':
         state.nowMs += next.ms;
         sweep(state);
@@ -239,7 +276,7 @@ class Rig {
     linkUp(this.state, linkOf(k), {
       kind: 'hello',
       protocol: [1, 1],
-      features: [],
+      features: k % 2 === 0 ? AGENT_FEATURES : [],
       agentId: `agent-${k}` as AgentId,
       software: 'test',
       pool: 'pool' as PoolId,
@@ -266,6 +303,9 @@ class Rig {
     });
   }
 }
+
+const SIBLING = 'sibling' as RouterId;
+const SIBLING_LINK = 'sibling-1' as LinkId;
 
 /** Seed of the draw that both make. */
 const DRAWN_BY = 77;
