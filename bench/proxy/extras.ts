@@ -3,13 +3,14 @@
 
 import { delay, waitFor } from '../../test/engines/wait.ts';
 import type { Arm, ArmPlace, RunningArm } from './arms.ts';
-import { BODIES_1M, IDLE_1000, JSON_16, PROMPTS_100K, STREAMS_64, WARM_STREAMS } from './cells.ts';
+import { BODIES_1M, IDLE_1000, PROMPTS_100K, STREAMS_64 } from './cells.ts';
 import { Load, type LoadShape } from './load.ts';
 import { measureBlock } from './measure.ts';
 import { probed, type Probe } from './probed.ts';
 import { rssMiB } from './process-cost.ts';
 import type { Row } from './report.ts';
 import { slopeOf, type Sample } from './slope.ts';
+import { WARM_UP, warmUp } from './warm-up.ts';
 
 export interface Extra {
   readonly lines: readonly string[];
@@ -25,6 +26,7 @@ const INDEX_MIB = 32;
 /** Writes of the backend in one stream: its chunks, and the end with the last event. */
 const UPSTREAM_CHUNKS = (STREAMS_64.chunks ?? 0) + 1;
 const LOOK_MS = 10_000;
+const WARM_SHAPE_MS = 3_000;
 
 /** 1,000 streams that have said something and now wait: resident memory before and while. */
 export async function idleStreams(place: ArmPlace, arms: readonly Arm[]): Promise<Extra> {
@@ -208,9 +210,10 @@ function growthLine(arm: string, seen: Grown): string {
   return `${arm.padEnd(26)} ${number('rssMiBHalf')} MiB after ${PROMPTS / 2} prompts, ${number('rssMiB')} after ${PROMPTS}: ${number('growthBytesPerRequest')} B a request (${number('growthBytesPerRequestLow')} to ${number('growthBytesPerRequestHigh')})${live}`;
 }
 
-/** What is compiled late is compiled before it is looked at. */
+/** As other arms are, and then for what is looked at. */
 async function warm(arm: RunningArm, shape: LoadShape): Promise<void> {
-  for (const each of [JSON_16, WARM_STREAMS, shape]) await measureBlock(arm, each, 3_000);
+  await warmUp(arm, WARM_UP);
+  await measureBlock(arm, shape, WARM_SHAPE_MS);
 }
 
 /** What the probe sees over the length of a look. */

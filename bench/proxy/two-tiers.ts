@@ -14,7 +14,7 @@
 import { quantile } from '../../test/engines/quantile.ts';
 import { TWO_TIERS_ARM } from './aims.ts';
 import { directArm, type ArmPlace, type RunningArm } from './arms.ts';
-import { blockMs, JSON_16, WARM_STREAMS, type TwoTiersCell } from './cells.ts';
+import { blockMs, type TwoTiersCell } from './cells.ts';
 import {
   cpuUs,
   figuresOf,
@@ -29,6 +29,7 @@ import type { Extra } from './extras.ts';
 import { measureBlock } from './measure.ts';
 import type { Row } from './report.ts';
 import { SPILLWAY_ARM } from './spillway-arms.ts';
+import { QUICK_WARM_UP, WARM_UP, warmedLine, warmUp, type Warmed } from './warm-up.ts';
 import { startTwoTiers, type Placing, type TwoTiersArm } from './two-tiers-arm.ts';
 
 export interface TwoTiersRun {
@@ -50,8 +51,11 @@ const TOGETHER: readonly Placing[] = ['together'];
 export async function twoTiers(place: ArmPlace, run: TwoTiersRun): Promise<Extra> {
   const one = await SPILLWAY_ARM.start(place);
   const two = await startTwoTiers(place);
-  for (const arm of [one, two.placed('together')]) await warmUp(arm, run.quick);
-  const seen: Extra[] = [];
+  const warmed: Warmed[] = [];
+  for (const arm of [one, two.placed('together')]) {
+    warmed.push(await warmUp(arm, run.quick ? QUICK_WARM_UP : WARM_UP));
+  }
+  const seen: Extra[] = [{ lines: warmed.map(warmedLine), rows: [] }];
   for (const cell of run.cells) {
     const groups: Group[] = [];
     for (let group = 0; group < run.groups; group += 1) {
@@ -70,20 +74,6 @@ function measured(cell: TwoTiersCell, arms: Arms, quick: boolean): Promise<Group
     const arm = turn === 'direct' ? arms.direct : turn === 'base' ? arms.one : placed(turn);
     return measureBlock(arm, cell.shape, blockMs(cell, quick));
   });
-}
-
-/** Small requests until V8 has compiled what there is to compile: as many for one tier as for two, however long they take. */
-const WARM_REQUESTS = { quick: 10_000, whole: 30_000 };
-const WARM_BLOCK_MS = 2_000;
-const WARM_BLOCKS_MAX = 30;
-
-async function warmUp(arm: RunningArm, quick: boolean): Promise<void> {
-  const wanted = quick ? WARM_REQUESTS.quick : WARM_REQUESTS.whole;
-  let completed = 0;
-  for (let block = 0; completed < wanted && block < WARM_BLOCKS_MAX; block += 1) {
-    completed += (await measureBlock(arm, JSON_16, WARM_BLOCK_MS)).completed;
-  }
-  await measureBlock(arm, WARM_STREAMS, 2 * WARM_BLOCK_MS);
 }
 
 /** What both tiers cost of a request, CPU µs. */
