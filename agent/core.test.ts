@@ -317,6 +317,25 @@ describe('reports', () => {
     expect(isWaiting()).toBe(isWaitedFor);
   });
 
+  test('a router that asks is told which events of the others a report includes, once', () => {
+    const { h } = ready();
+    const asks = new RouterVoice(h, 'asks', { features: ['others_acked'] });
+    const other = new RouterVoice(h, 'b');
+    const acked = (link: LinkId) =>
+      h.sent.flatMap(({ link: to, message }) =>
+        to === link && message.kind === 'report' ? (message.othersAcked ?? []) : [],
+      );
+    asks.leases();
+    other.leases();
+    h.advance(100);
+    const before = acked(asks.link).length;
+    other.sent('b.1');
+    asks.sent('a.1');
+    h.advance(1_000);
+    expect(acked(asks.link).slice(before)).toEqual([{ router: 'router-b', seq: 1 }]);
+    expect(acked(other.link)).toEqual([]);
+  });
+
   test('a fenced engine is no longer spoken of over that link', () => {
     const { h, router } = ready();
     h.say(router.link, { kind: 'fence', replica: REPLICA });

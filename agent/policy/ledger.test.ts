@@ -286,6 +286,28 @@ describe('links', () => {
     expect(ledger.ackedSeq(link)).toBe(0);
   });
 
+  test('tells a router how far it has heard the others, and of each only what is new', () => {
+    const { ledger } = heardLedger(10_000);
+    const [one, other] = [linkOf('1', 1), linkOf('2', 2, 'B')];
+    const told = new Map<RouterId, number>();
+    ledger.leases(one, { ...snapshot(), seq: 3 }, 0);
+    ledger.leases(other, { ...snapshot('x'), seq: 7 }, 0);
+    expect(ledger.othersAcked(one.router, told)).toEqual([{ router: 'B', seq: 7 }]);
+    expect(ledger.othersAcked(one.router, told)).toEqual([]);
+    ledger.sent(one, sent(4, 'y'), 1);
+    ledger.sent(other, sent(8, 'z'), 1);
+    expect(ledger.othersAcked(one.router, told)).toEqual([{ router: 'B', seq: 8 }]);
+    expect(ledger.othersAcked(null, new Map()).map(({ seq }) => seq)).toEqual([4, 8]);
+    // Its link is closed: what it has said is in the figures until the grace is over.
+    ledger.linkDown(other.link, 2);
+    expect(ledger.othersAcked(one.router, told)).toEqual([]);
+    ledger.expire(60_000);
+    ledger.othersAcked(one.router, told);
+    expect(told.size).toBe(0);
+    ledger.leases(linkOf('3', 3, 'B'), { ...snapshot(), seq: 8 }, 60_001);
+    expect(ledger.othersAcked(one.router, told)).toEqual([{ router: 'B', seq: 8 }]);
+  });
+
   test('counts an attempt for as many requests as the engine makes of it, until it ends', () => {
     const { ledger } = heardLedger();
     const link = linkOf('1', 1);

@@ -144,7 +144,7 @@ export class Ledger {
       told.set(other, seq);
       acked.push({ router: other, seq });
     }
-    if (told.size > this.books.size) {
+    if (told.size >= this.books.size) {
       for (const other of told.keys()) if (!this.books.has(other)) told.delete(other);
     }
     return acked;
