@@ -94,7 +94,8 @@ export class SiblingDesk {
       words: SIBLING_OF_ROUTERS,
       urls: options.siblings.flatMap((url) => siblingUrl(url) ?? []),
       more: () => this.#workers(),
-      secret: () => linkSecrets()[0] ?? null,
+      // While secrets are rotated, a sibling may know one of them alone.
+      secret: (failures) => linkSecrets()[failures % linkSecrets().length] ?? null,
       self: routerId,
       trust,
       runtime: this.#runtime,

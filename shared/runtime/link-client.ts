@@ -46,8 +46,8 @@ export interface LinkClientOptions<
   readonly urls: readonly string[];
   /** Further ones, asked for whenever names are resolved again. */
   readonly more?: () => readonly string[];
-  /** A function is asked at each dial, so that a reload counts at once. */
-  readonly secret: string | null | (() => string | null);
+  /** A function is asked at each dial, with how often that address has failed, so that a reload counts at once. */
+  readonly secret: string | null | ((failures: number) => string | null);
   /** The process that dials, where it may find itself among the addresses. */
   readonly self?: RouterId;
   /** For `wss` routers; absent or null: the system's CAs. */
@@ -286,7 +286,7 @@ class Dialler<
     this.#counts.attempts += 1;
     dialled.socket = dialEndpoint({
       endpoint: dialled.endpoint,
-      secret: typeof secret === 'function' ? secret() : secret,
+      secret: typeof secret === 'function' ? secret(dialled.failures) : secret,
       trust: this.#options.trust ?? null,
       maxFrameBytes: this.#limits.maxFrameBytes,
       onOpen: (socket, stream) => this.#open(dialled, { socket, stream }),
