@@ -8,7 +8,7 @@
 
 import { ChurnMap } from '../../shared/lib/churn.ts';
 import type { LinkId, RouterId } from '../../shared/model/ids.ts';
-import { MAX_OPEN_LEASES } from '../../shared/protocol/limits.ts';
+import { MAX_LEASE_REQUESTS, MAX_OPEN_LEASES } from '../../shared/protocol/limits.ts';
 import {
   MAX_OPENED,
   type SiblingSend,
@@ -135,7 +135,7 @@ function sendOf({ no, target, sums, sentSeq, facts }: LeaseState): SiblingSend {
     promptTokens: sums.prompt,
     uncachedTokens: sums.uncached,
     contextTokens2: sums.context,
-    ...(requests === undefined ? {} : { requests }),
+    ...(requests === undefined ? {} : { requests: Math.min(requests, MAX_LEASE_REQUESTS) }),
   };
 }
 
