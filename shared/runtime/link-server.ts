@@ -35,6 +35,7 @@ import {
   type LinkFault,
   type LinkLimits,
 } from './link-socket.ts';
+import { Pending } from './link-pending.ts';
 import { LinkSlices } from './link-slices.ts';
 import { isHello, type AnyHello, type AnyMessage, type ParentWords } from './link-words.ts';
 import type { Logger } from './log.ts';
@@ -539,38 +540,6 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
     if (peer.phase === 'up') this.#options.onDown(peer.link, reason);
     else this.#options.onTurnedAway?.(reason);
   }
-}
-
-/** Connections that have not asked for an upgrade yet, by address. */
-class Pending {
-  readonly #counts = new Map<string, number>();
-  /** By address and port: under TLS the socket of a request is another object than the connection. */
-  readonly #leaving = new Map<string, () => void>();
-
-  /** How many there are of its address, itself included. */
-  enter(stream: Socket): number {
-    const { remoteAddress = '' } = stream;
-    const key = keyOf(stream);
-    const count = (this.#counts.get(remoteAddress) ?? 0) + 1;
-    this.#counts.set(remoteAddress, count);
-    const leave = (): void => {
-      if (!this.#leaving.delete(key)) return;
-      const left = (this.#counts.get(remoteAddress) ?? 1) - 1;
-      if (left > 0) this.#counts.set(remoteAddress, left);
-      else this.#counts.delete(remoteAddress);
-    };
-    this.#leaving.set(key, leave);
-    stream.once('close', leave);
-    return count;
-  }
-
-  leave(stream: Socket): void {
-    this.#leaving.get(keyOf(stream))?.();
-  }
-}
-
-function keyOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
 }
 
 /** Destroyed as soon as the answer is on its way: a peer that never closes would keep the connection for ever. */
