@@ -8,7 +8,7 @@ import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { VERSION } from '../../shared/runtime/version.ts';
-import { killGroupsOnExit } from '../../test/engines/process-group.ts';
+import { killAllGroups, killGroupsOnExit } from '../../test/engines/process-group.ts';
 import { freePorts } from '../../test/free-ports.ts';
 import { PEERS } from '../peers.ts';
 import { verdictLine, verdicts } from './aims.ts';
@@ -82,6 +82,8 @@ else {
   try {
     await run(folder);
   } finally {
+    // An arm that did not start would keep this process alive.
+    killAllGroups();
     rmSync(folder, { recursive: true, force: true });
   }
   finish();
