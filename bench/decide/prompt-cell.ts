@@ -53,6 +53,10 @@ class Catching implements ChainHasher {
     return this.#hasher.chain(input);
   }
 
+  open(...of: Parameters<ChainHasher['open']>): ReturnType<ChainHasher['open']> {
+    return this.#hasher.open(...of);
+  }
+
   digestInto(bytes: Uint8Array, target: Uint8Array, offset: number): void {
     this.#hasher.digestInto(bytes, target, offset);
   }

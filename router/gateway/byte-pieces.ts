@@ -51,12 +51,17 @@ export class BytePieces {
 
   /** All of it in one piece; nothing stays. */
   take(): Buffer {
-    this.closeBlock();
-    this.block = null;
-    const [first, ...more] = this.whole.splice(0);
-    this.total = 0;
+    const [first, ...more] = this.drain();
     if (first === undefined) return Buffer.alloc(0);
     return more.length === 0 ? first : Buffer.concat([first, ...more]);
+  }
+
+  /** All of it, in order; nothing stays. */
+  drain(): Buffer[] {
+    this.closeBlock();
+    this.block = null;
+    this.total = 0;
+    return this.whole.splice(0);
   }
 
   clear(): void {

@@ -14,6 +14,14 @@
 
 import type { ChainHasher, ChainSeed } from '../../shared/lib/chain-hash.ts';
 import type { PromptChain } from '../../shared/model/prompt.ts';
+import type { LiftedText, LiftedTexts } from './lifted-body.ts';
+import {
+  chainInSteps,
+  PART_DIGEST_BYTES,
+  PART_SLICE_CHARS,
+  type LaidPrompt,
+  type PromptMark,
+} from './long-prompt.ts';
 
 const FIELD = 0xf8;
 const MESSAGE = 0xf9;
@@ -55,10 +63,17 @@ const PART_KINDS: ReadonlyMap<string, string> = new Map([
 
 /** Scratch larger than this is given back after the request. */
 const KEEP_BYTES = 4 * 1024 * 1024;
-const HASH_SLICE_CHARS = 16 * 1024;
+
+const TEXT_KEYS = 'text/1';
+const ID_KEYS = 'ids/1';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 export type PromptInput = string | readonly number[];
+
+export interface LiftedContext {
+  readonly texts: LiftedTexts;
+  readonly seed: ChainSeed;
+}
 
 /** Turns prompts into chains. Keeps one scratch buffer between calls; calls never interleave. */
 export class Canonicaliser {
@@ -67,6 +82,10 @@ export class Canonicaliser {
   private length = 0;
   private partBytes = 0;
   private parts: Record<string, number> = {};
+  private boundaries: number[] = [];
+  /** Of the prompt that is laid out now; null where its strings are all that there is of it. */
+  private texts: LiftedTexts | null = null;
+  private marks: PromptMark[] = [];
 
   constructor(hasher: ChainHasher) {
     this.hasher = hasher;
@@ -74,37 +93,74 @@ export class Canonicaliser {
 
   /** The chain of a chat request. `messages` are objects with a string `role`. */
   chat(body: JsonObject, messages: readonly JsonObject[], seed: ChainSeed): PromptChain {
-    this.reset();
-    for (const name of LEAD_FIELDS) this.field(name, body[name]);
-    if (body['tool_choice'] === 'none') this.field('tool_choice', 'none');
-    const boundaries: number[] = [];
-    messages.forEach((message, index) => {
-      if (index > 0 && message['role'] === 'assistant') boundaries.push(this.length);
-      this.message(message);
-    });
-    if (body['add_generation_prompt'] === false) this.field('add_generation_prompt', false);
-    if (body['continue_final_message'] === true) this.field('continue_final_message', true);
-    return this.finish('text/1', seed, boundaries);
+    this.layChat(body, messages);
+    return this.finish(seed);
   }
 
   /** The chain of one completion prompt: its text as it is, or its token ids in the `ids/1` key space. */
   completion(prompt: PromptInput, body: JsonObject, seed: ChainSeed): PromptChain {
-    this.reset();
     if (typeof prompt !== 'string') return this.tokenIds(prompt, seed);
+    this.layCompletion(prompt, body);
+    return this.finish(seed);
+  }
+
+  /** As `chat`, of a body whose long texts were lifted out. */
+  liftedChat(
+    body: JsonObject,
+    messages: readonly JsonObject[],
+    context: LiftedContext,
+  ): Generator<void, PromptChain> {
+    return this.inSteps(context, () => this.layChat(body, messages));
+  }
+
+  /** As `completion`, likewise. */
+  liftedCompletion(
+    prompt: string,
+    body: JsonObject,
+    context: LiftedContext,
+  ): Generator<void, PromptChain> {
+    return this.inSteps(context, () => this.layCompletion(prompt, body));
+  }
+
+  private inSteps({ texts, seed }: LiftedContext, lay: () => void): Generator<void, PromptChain> {
+    this.texts = texts;
+    try {
+      lay();
+      return chainInSteps(this.takeLaid(), { hasher: this.hasher, seed, body: texts.body });
+    } finally {
+      this.texts = null;
+      this.marks = [];
+    }
+  }
+
+  private layChat(body: JsonObject, messages: readonly JsonObject[]): void {
+    this.reset();
+    for (const name of LEAD_FIELDS) this.field(name, body[name]);
+    if (body['tool_choice'] === 'none') this.field('tool_choice', 'none');
+    messages.forEach((message, index) => {
+      if (index > 0 && message['role'] === 'assistant') this.boundaries.push(this.length);
+      this.message(message);
+    });
+    if (body['add_generation_prompt'] === false) this.field('add_generation_prompt', false);
+    if (body['continue_final_message'] === true) this.field('continue_final_message', true);
+  }
+
+  private layCompletion(prompt: string, body: JsonObject): void {
+    this.reset();
     this.field('completion', true);
     this.field('add_special_tokens', body['add_special_tokens']);
     this.field('truncate_prompt_tokens', body['truncate_prompt_tokens']);
     this.text(prompt);
-    return this.finish('text/1', seed, []);
   }
 
   private tokenIds(ids: readonly number[], seed: ChainSeed): PromptChain {
+    this.reset();
     this.ensure(ids.length * 4);
     for (const id of ids) {
       this.scratch.writeUInt32LE(id >>> 0, this.length);
       this.length += 4;
     }
-    return this.finish('ids/1', seed, [], ids.length);
+    return this.finish(seed, ids.length);
   }
 
   private message(message: JsonObject): void {
@@ -147,25 +203,32 @@ export class Canonicaliser {
     this.byte(PART);
     this.text(kind);
     this.byte(NAME_END);
-    this.ensure(12);
-    this.scratch.writeUInt32LE(source.length >>> 0, this.length);
-    this.length += 4;
-    this.digest(source);
+    const parts = this.texts?.partsOf(source) ?? [source];
+    if (parts.length > 1) this.digestLater(parts);
+    else this.digest(source);
     this.partBytes += this.length - before;
     this.parts[kind] = (this.parts[kind] ?? 0) + 1;
   }
 
-  /** Hash of a long string, slice by slice through the scratch space behind the prompt: 8 bytes. */
+  /** Length and hash of a long string, slice by slice through the scratch space behind the prompt. */
   private digest(source: string): void {
-    const at = this.length;
+    this.ensure(PART_DIGEST_BYTES);
+    this.scratch.writeUInt32LE(source.length >>> 0, this.length);
+    const at = this.length + 4;
     this.scratch.fill(0, at, at + 8);
-    for (let from = 0; from < source.length; from += HASH_SLICE_CHARS) {
+    for (let from = 0; from < source.length; from += PART_SLICE_CHARS) {
       this.length = at + 8;
-      this.text(source.slice(from, from + HASH_SLICE_CHARS));
+      this.text(source.slice(from, from + PART_SLICE_CHARS));
       const slice = this.scratch.subarray(at, this.length);
       this.hasher.digestInto(slice, this.scratch, at);
     }
     this.length = at + 8;
+  }
+
+  private digestLater(source: readonly (string | LiftedText)[]): void {
+    this.marks.push({ at: this.length, kind: 'part', source });
+    this.ensure(PART_DIGEST_BYTES);
+    this.length += PART_DIGEST_BYTES;
   }
 
   private field(name: string, value: unknown): void {
@@ -179,8 +242,16 @@ export class Canonicaliser {
     this.byte(mark);
     this.text(name);
     this.byte(NAME_END);
-    this.text(JSON.stringify(value));
+    this.json(JSON.stringify(value));
     this.byte(END);
+  }
+
+  private json(source: string): void {
+    if (this.texts === null) return this.text(source);
+    for (const part of this.texts.partsOf(source)) {
+      if (typeof part === 'string') this.text(part);
+      else this.marks.push({ at: this.length, kind: 'json', text: part });
+    }
   }
 
   private byte(value: number): void {
@@ -190,6 +261,11 @@ export class Canonicaliser {
   }
 
   private text(value: string): void {
+    const lifted = this.texts?.named(value) ?? null;
+    if (lifted !== null) {
+      this.marks.push({ at: this.length, kind: 'text', text: lifted });
+      return;
+    }
     this.ensure(value.length < 1024 ? value.length * 3 : Buffer.byteLength(value));
     this.length += this.scratch.write(value, this.length);
   }
@@ -206,21 +282,23 @@ export class Canonicaliser {
     this.length = 0;
     this.partBytes = 0;
     this.parts = {};
+    this.boundaries = [];
   }
 
-  private finish(
-    keySpace: string,
-    seed: ChainSeed,
-    boundaries: readonly number[],
-    tokenIds?: number,
-  ): PromptChain {
+  private takeLaid(): LaidPrompt {
+    const { marks, boundaries, partBytes, parts } = this;
+    const bytes = Buffer.from(this.scratch.subarray(0, this.length));
+    return { bytes, marks, boundaries, facts: { keySpace: TEXT_KEYS, partBytes, parts } };
+  }
+
+  private finish(seed: ChainSeed, tokenIds?: number): PromptChain {
     const chain = this.hasher.chain({
       bytes: this.scratch,
       length: this.length,
       seed,
-      boundaries,
+      boundaries: this.boundaries,
       parts: this.parts,
-      keySpace,
+      keySpace: tokenIds === undefined ? TEXT_KEYS : ID_KEYS,
       partBytes: this.partBytes,
       ...(tokenIds === undefined ? {} : { tokenIds }),
     });

@@ -26,7 +26,7 @@ export async function explainable(
 ): Promise<Explainable> {
   const hold = budget.open();
   try {
-    const body = await readJsonBody(call, hold, bounds);
+    const body = await readJsonBody(call, { hold, bounds });
     const { id, query, request } = call;
     const { headers } = request;
     return { id, headers, route: query.get('route'), tenant: query.get('tenant'), body };

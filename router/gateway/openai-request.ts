@@ -11,7 +11,8 @@ import type { RequestWork } from '../policy/request-work.ts';
 import { API_ROUTES, type ApiRoute } from './api-routes.ts';
 import { isObject, type Canonicaliser, type JsonObject, type PromptInput } from './canonical.ts';
 import { idInBody, type ConversationId } from './conversation-ids.ts';
-import { scanMembers, type MemberSpan } from './json-spans.ts';
+import { scanMembers, type MemberSpan, type SpanScan } from './json-spans.ts';
+import { isLiftedMember, type LiftedBody, type LiftedTexts } from './lifted-body.ts';
 import { POOLING_MEMBERS, poolingPrompts } from './pooling-prompts.ts';
 import { LimitError } from './read-body.ts';
 import { spliceMembers, type Edits, type Scanned } from './splice.ts';
@@ -90,28 +91,67 @@ export function parseOpenAiRequest(
   bytes: Buffer,
   context: ParseContext,
 ): OpenAiRequest {
-  // What an engine made of other bytes could count against it: it would fail where the request is at fault.
-  if (!isUtf8(bytes)) throw new FleetError('invalid_json', 'The request body is not valid UTF-8.');
-  const scan = scanMembers(bytes, context.jsonDepth);
-  if (!scan.ok && scan.reason === 'too_deep') {
-    const message = `The request's JSON is nested deeper than ${context.jsonDepth} levels.`;
-    throw new LimitError('json_depth', 'invalid_request', message);
-  }
-  const body = parseJson(bytes);
+  refuseNoUtf8(isUtf8(bytes));
+  const read = readMembers(bytes, context.jsonDepth, true);
+  const facts = factsOf(given, read.body, context);
+  const seed = context.seedOf(facts.model);
+  const prompts = readPrompts(facts.route, read.body, context, seed);
+  return { ...facts, bytes, scan: read.scan, prompts };
+}
+
+/**
+ * The same of a large body, in steps: it yields between them. Its route is one of those that `isLifted` names. Throws as
+ * `parseOpenAiRequest` does, by the same rules.
+ */
+export function* parseLifted(
+  given: ApiRoute,
+  { bytes, skeleton, texts, isUtf8: utf8, broken }: LiftedBody,
+  context: ParseContext,
+): Generator<void, OpenAiRequest> {
+  refuseNoUtf8(utf8);
+  const { body, scan } = readMembers(skeleton, context.jsonDepth, !broken);
+  const facts = factsOf(given, body, context);
+  const seed = context.seedOf(facts.model);
+  const prompts = yield* liftedPrompts(facts.route, body, { ...context, texts, seed });
+  return { ...facts, bytes, scan: texts.place(scan), prompts };
+}
+
+/** Whether large bodies of a route are read in steps: where texts are inputs, their lengths are all that counts. */
+export function isLifted(route: ApiRoute, idMembers: readonly string[] | null): boolean {
+  if (API_ROUTES[route].work === 'prefill') return false;
+  // A conversation's name is never lifted.
+  return idMembers === null || !idMembers.some(isLiftedMember);
+}
+
+interface Members {
+  readonly body: JsonObject;
+  readonly scan: Scanned;
+}
+
+/** `valid`: what is not in these bytes is valid JSON. */
+function readMembers(bytes: Buffer, jsonDepth: number, valid: boolean): Members {
+  const scan = scanMembers(bytes, jsonDepth);
+  refuseTooDeep(scan, jsonDepth);
+  const body = parseJson(bytes, valid);
   if (!isObject(body)) throw invalid('The request body must be a JSON object.');
   if (!scan.ok) throw new FleetError('invalid_json', 'The request body is not valid JSON.');
   refuseRepeated(scan.members);
+  return { body, scan };
+}
+
+function factsOf(
+  given: ApiRoute | null,
+  body: JsonObject,
+  { idMembers }: ParseContext,
+): Omit<OpenAiRequest, 'bytes' | 'scan' | 'prompts'> {
   const route = given ?? routeByMembers(body);
   const { work } = API_ROUTES[route];
-  const { idMembers } = context;
   const model = readModel(body['model']);
   const generates = work === 'generation';
   const streamOptions = generates ? readStreamOptions(body['stream_options']) : null;
   return {
     route,
     work,
-    bytes,
-    scan,
     model,
     revisions: null,
     // Elsewhere it means nothing: whether an engine minds is the engine's to say.
@@ -122,7 +162,6 @@ export function parseOpenAiRequest(
     maxTokens: generates ? readMaxTokens(body) : 0,
     answers: generates ? answersOf(body['n']) : 1,
     truncates: (body['truncate_prompt_tokens'] ?? body['max_tokens_per_doc'] ?? null) !== null,
-    prompts: readPrompts(route, body, context, context.seedOf(model)),
     conversation: idMembers === null ? UNNAMED : idInBody({ members: idMembers }, body),
   };
 }
@@ -171,8 +210,20 @@ function routeByMembers(body: JsonObject): ApiRoute {
   return 'query' in body && 'documents' in body ? 'rerank' : 'completions';
 }
 
-function parseJson(bytes: Buffer): unknown {
+/** What an engine made of other bytes could count against it: it would fail where the request is at fault. */
+function refuseNoUtf8(utf8: boolean): void {
+  if (!utf8) throw new FleetError('invalid_json', 'The request body is not valid UTF-8.');
+}
+
+function refuseTooDeep(scan: SpanScan, jsonDepth: number): void {
+  if (scan.ok || scan.reason !== 'too_deep') return;
+  const message = `The request's JSON is nested deeper than ${jsonDepth} levels.`;
+  throw new LimitError('json_depth', 'invalid_request', message);
+}
+
+function parseJson(bytes: Buffer, valid: boolean): unknown {
   try {
+    if (!valid) throw new SyntaxError('a long string is not valid JSON');
     return JSON.parse(textOf(bytes)) as unknown;
   } catch (cause) {
     throw new FleetError('invalid_json', 'The request body is not valid JSON.', { cause });
@@ -256,6 +307,25 @@ function readPrompts(
   return readPromptList(body['prompt']).map((prompt) =>
     canonicaliser.completion(prompt, body, seed),
   );
+}
+
+function* liftedPrompts(
+  route: ApiRoute,
+  body: JsonObject,
+  context: ParseContext & { readonly texts: LiftedTexts; readonly seed: ChainSeed },
+): Generator<void, PromptChain[]> {
+  const { canonicaliser, seed } = context;
+  if (route === 'chat') {
+    const messages = readMessages(body['messages']);
+    return [yield* canonicaliser.liftedChat(body, messages, context)];
+  }
+  if (route !== 'completions') return [];
+  const prompts: PromptChain[] = [];
+  for (const prompt of readPromptList(body['prompt'])) {
+    if (typeof prompt !== 'string') prompts.push(canonicaliser.completion(prompt, body, seed));
+    else prompts.push(yield* canonicaliser.liftedCompletion(prompt, body, context));
+  }
+  return prompts;
 }
 
 function readMessages(value: unknown): readonly JsonObject[] {

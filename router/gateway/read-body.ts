@@ -2,13 +2,15 @@
 // decoded, so an endless upload or a compressed bomb is refused at the limit, not after it. What still comes of a refused
 // body is thrown away as it comes: a client that writes before it reads would never see its answer.
 
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { IncomingMessage, type ServerResponse } from 'node:http';
 import type { Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { FleetError, type ErrorCode } from '../../shared/errors.ts';
 import type { LimitName } from '../../shared/model/limit.ts';
+import type { LinkSlices } from '../../shared/runtime/link-slices.ts';
 import { BytePieces } from './byte-pieces.ts';
 import type { BodyHold } from './body-budget.ts';
+import { BodyLift, type LiftedBody } from './lifted-body.ts';
 
 const JSON_TYPES = /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i;
 
@@ -29,6 +31,11 @@ export interface BodyRequest {
   awaitBody(): void;
 }
 
+export interface Taking {
+  readonly hold: BodyHold;
+  readonly bounds: BodyBounds;
+}
+
 export interface BodyBounds {
   readonly bodyBytes: number;
   /** Times its encoded size that a compressed body may have. */
@@ -45,12 +52,28 @@ const ENCODINGS = 'gzip, deflate, br';
 /** A body that becomes no larger than this is no bomb, whatever it was before. */
 const RATIO_FROM_BYTES = 1_048_576;
 
-/** Resolves with the whole body; rejects with `FleetError`. The caller releases `hold` whatever happens. */
+/** How large bodies are read as they come. */
+export interface Lifting {
+  /** For what is lifted out of one. */
+  readonly mark: string;
+  /** Of the turns in which it is done. */
+  readonly slices: LinkSlices;
+}
+
+/** A body of so many bytes is read as it comes, where that is wanted. */
+const LIFTED_FROM_BYTES = 256 * 1024;
+
+/** Resolves with the whole body, or what was made of a large one where `lifting` says how; rejects with `FleetError`. The caller releases `hold` whatever happens. */
 export async function readJsonBody(
   from: BodyRequest,
-  hold: BodyHold,
-  bounds: BodyBounds,
-): Promise<Buffer> {
+  taking: Taking & { readonly lifting: Lifting | null },
+): Promise<Buffer | LiftedBody>;
+export async function readJsonBody(from: BodyRequest, taking: Taking): Promise<Buffer>;
+export async function readJsonBody(
+  from: BodyRequest,
+  taking: Taking & { readonly lifting?: Lifting | null },
+): Promise<Buffer | LiftedBody> {
+  const { bounds } = taking;
   const { request } = from;
   const type = request.headers['content-type'];
   if (type === undefined || !JSON_TYPES.test(type)) {
@@ -61,7 +84,7 @@ export async function readJsonBody(
   from.awaitBody();
   const source = decoder === null ? request : decoded(request, decoder);
   try {
-    return await collect(source, request, { hold, bounds });
+    return await collect(source, request, taking);
   } finally {
     if (!request.readableEnded) discard(request, source);
   }
@@ -102,14 +125,13 @@ function decoded(request: IncomingMessage, decoder: Transform): Readable {
   return request.pipe(decoder);
 }
 
-interface Taking {
-  readonly hold: BodyHold;
-  readonly bounds: BodyBounds;
-}
-
 /** By events: the stream's own iterator costs 10 µs a request more, and a refusal must leave its connection in order. */
-function collect(source: Readable, request: IncomingMessage, taking: Taking): Promise<Buffer> {
-  const pieces = new BytePieces(source === request ? announcedBytes(request) : null);
+function collect(
+  source: Readable,
+  request: IncomingMessage,
+  taking: Taking & { readonly lifting?: Lifting | null },
+): Promise<Buffer | LiftedBody> {
+  const pieces = new Gathering(source, source === request ? announcedBytes(request) : null, taking);
   let encodedBytes = 0;
   if (source !== request) request.on('data', (piece: Buffer) => (encodedBytes += piece.length));
   return new Promise((resolve, reject) => {
@@ -137,6 +159,73 @@ function collect(source: Readable, request: IncomingMessage, taking: Taking): Pr
     source.once('close', fail);
     if (source.destroyed) fail();
   });
+}
+
+/** What has come of a body: its bytes, or what is read of them already once they are many. */
+class Gathering {
+  private readonly source: Readable;
+  private readonly announced: number | null;
+  private readonly lifting: Lifting | null;
+  /** What comes is nobody else's: the parser has made a copy for its reader. */
+  private readonly owned: boolean;
+  private readonly pieces: BytePieces;
+  private lift: BodyLift | null = null;
+
+  constructor(
+    source: Readable,
+    announced: number | null,
+    { lifting }: { readonly lifting?: Lifting | null },
+  ) {
+    this.source = source;
+    this.announced = announced;
+    this.lifting = lifting ?? null;
+    this.owned = source instanceof IncomingMessage;
+    this.pieces = new BytePieces(announced);
+  }
+
+  get length(): number {
+    return this.lift?.length ?? this.pieces.length;
+  }
+
+  add(piece: Buffer): void {
+    const { lifting } = this;
+    if (lifting === null || this.length + piece.length < LIFTED_FROM_BYTES) {
+      return this.pieces.add(piece);
+    }
+    lifting.slices.run(() => this.read(piece, lifting));
+    if (!lifting.slices.isOver('bodies')) return;
+    this.source.pause();
+    lifting.slices.later('bodies', () => this.source.resume());
+  }
+
+  take(): Buffer | LiftedBody {
+    return this.lift?.end() ?? this.pieces.take();
+  }
+
+  clear(): void {
+    this.lift = null;
+    this.pieces.clear();
+  }
+
+  private read(piece: Buffer, { mark }: Lifting): void {
+    if (this.lift === null) {
+      this.lift = new BodyLift(mark, this.announced);
+      for (const earlier of this.pieces.drain()) this.move(this.lift, earlier);
+    }
+    this.move(this.lift, piece);
+  }
+
+  /**
+   * Into the body that they make; their own memory is given back at once. It is outside of the heap, where little is let
+   * become garbage before all of the heap is collected: two megabytes for each body of one were four such collections a second.
+   */
+  private move(lift: BodyLift, piece: Buffer): void {
+    lift.add(piece);
+    const { buffer } = piece;
+    if (this.owned && buffer instanceof ArrayBuffer && piece.length === buffer.byteLength) {
+      buffer.transfer(0);
+    }
+  }
 }
 
 /** Why a piece is not taken, where `bytes` are all with it; null when it is. `encodedBytes`: of a compressed body. */

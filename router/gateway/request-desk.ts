@@ -6,6 +6,7 @@ import { FleetError, type LogLevel } from '../../shared/errors.ts';
 import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
 import type { Metrics } from '../../shared/runtime/metrics.ts';
 import { plainLog, type Logger } from '../../shared/runtime/log.ts';
+import { randomHex } from '../../shared/runtime/entropy.ts';
 import { LinkSlices } from '../../shared/runtime/link-slices.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { AnswerRoom } from './answer-room.ts';
@@ -15,8 +16,15 @@ import { apiRouteNamed, type ApiRoute } from './api-routes.ts';
 import { conversationIdOf, hintOf } from './conversation-ids.ts';
 import { passedUpstream, wantsExplain } from './headers.ts';
 import { clientPatience, type ClientPatience } from './patience.ts';
-import { parseOpenAiRequest, type OpenAiRequest } from './openai-request.ts';
-import { LimitError, readJsonBody } from './read-body.ts';
+import { markOf, type LiftedBody } from './lifted-body.ts';
+import {
+  isLifted,
+  parseLifted,
+  parseOpenAiRequest,
+  type OpenAiRequest,
+  type ParseContext,
+} from './openai-request.ts';
+import { LimitError, readJsonBody, type Lifting } from './read-body.ts';
 import { Deadlines } from './deadlines.ts';
 import type {
   RequestAttempt,
@@ -48,6 +56,8 @@ export interface DeskDeps<Attempt extends RequestAttempt, Decision extends Route
 
 /** A smaller body takes far less than a millisecond. */
 const LARGE_BODY_BYTES = 64 * 1024;
+/** Bytes of the mark of what is lifted out of large bodies. */
+const MARK_BYTES = 16;
 
 interface Names {
   readonly id: string | null;
@@ -81,6 +91,7 @@ export class RequestDesk<
   readonly room: AnswerRoom;
   private readonly deps: DeskDeps<Attempt, Decision>;
   private readonly slices: LinkSlices;
+  private readonly lifting: Lifting;
   private readonly deadlines: Deadlines;
   private readonly log: Logger;
   private readonly open = new ChurnMap<RequestId, Exchange<Attempt, Decision>>();
@@ -96,6 +107,7 @@ export class RequestDesk<
     this.budget = new BodyBudget(reloadable.limits);
     this.room = new AnswerRoom(reloadable.limits.answerBytesMax);
     this.slices = deps.slices ?? new LinkSlices(() => deps.runtime.clock.nowMs());
+    this.lifting = { mark: markOf(randomHex(MARK_BYTES)), slices: this.slices };
     this.log = plainLog(deps.runtime.log);
     this.deadlines = new Deadlines(deps.runtime.clock, deps.runtime.timers);
     this.exchangeDeps = this.depsOfExchange();
@@ -147,9 +159,11 @@ export class RequestDesk<
     const hold = this.budget.open();
     this.arriving += 1;
     try {
-      const bytes = await this.read(call, hold);
+      const body = await this.read(route, call, hold);
+      const large = Buffer.isBuffer(body) ? null : await this.parseLarge(route, body, call.tenant);
+      const bytes = Buffer.isBuffer(body) ? body : body.bytes;
       const waits = this.inTurn(bytes.length, () => {
-        this.begin(call, this.parse(route, bytes, call.tenant), hold);
+        this.begin(call, large ?? this.parse(route, bytes, call.tenant), hold);
       });
       if (waits !== null) await waits;
     } catch (error) {
@@ -210,10 +224,22 @@ export class RequestDesk<
 
   // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
 
-  private async read(call: Call, hold: BodyHold): Promise<Buffer> {
-    const bytes = await readJsonBody(call, hold, this.reloadable.limits);
-    if (call.tier !== null) await call.tier.settle(bytes);
-    return bytes;
+  private async read(route: ApiRoute, call: Call, hold: BodyHold): Promise<Buffer | LiftedBody> {
+    const { limits, conversationIds } = this.reloadable;
+    const lifting = isLifted(route, conversationIds?.members ?? null) ? this.lifting : null;
+    const body = await readJsonBody(call, { hold, bounds: limits, lifting });
+    if (call.tier !== null) await call.tier.settle(Buffer.isBuffer(body) ? body : body.bytes);
+    return body;
+  }
+
+  /** As `parse`, with the rest of the router at work between its steps. */
+  private async parseLarge(
+    route: ApiRoute,
+    body: LiftedBody,
+    tenant: Tenant,
+  ): Promise<OpenAiRequest> {
+    const steps = parseLifted(route, body, this.parseContext(tenant));
+    return granted(await this.slices.inSteps('bodies', steps), tenant);
   }
 
   /** Large bodies take their time of a turn as links do: two at once would hold up everybody's chunks. */
@@ -238,20 +264,17 @@ export class RequestDesk<
 
   /** Without a route the body's own members say which it is. */
   private parse(route: ApiRoute | null, bytes: Buffer, tenant: Tenant): OpenAiRequest {
-    const { limits } = this.reloadable;
-    const { saltGroup } = tenant;
-    const request = parseOpenAiRequest(route, bytes, {
+    return granted(parseOpenAiRequest(route, bytes, this.parseContext(tenant)), tenant);
+  }
+
+  private parseContext({ saltGroup }: Tenant): ParseContext {
+    const { limits, conversationIds } = this.reloadable;
+    return {
       canonicaliser: this.deps.canonicaliser,
       jsonDepth: limits.jsonDepth,
-      idMembers: this.reloadable.conversationIds?.members ?? null,
+      idMembers: conversationIds?.members ?? null,
       seedOf: (model) => ({ saltGroup, lora: this.loraOf(model) }),
-    });
-    const grant = grantOf(tenant, request.model);
-    if (grant !== null)
-      return grant.revisions === null ? request : { ...request, revisions: grant.revisions };
-    // The same words as for a name that nobody serves: whether it exists is not this tenant's to know.
-    const message = `The model \`${request.model}\` does not exist.`;
-    throw new FleetError('model_not_found', message, { param: 'model' });
+    };
   }
 
   /** Also of `name@revision`. */
@@ -391,6 +414,16 @@ export class RequestDesk<
     const { kind, reason } = decision;
     this.deps.metrics.add('decisions_total', { kind, reason });
   }
+}
+
+/** The request as its tenant may ask for it. */
+function granted(request: OpenAiRequest, tenant: Tenant): OpenAiRequest {
+  const grant = grantOf(tenant, request.model);
+  if (grant !== null)
+    return grant.revisions === null ? request : { ...request, revisions: grant.revisions };
+  // The same words as for a name that nobody serves: whether it exists is not this tenant's to know.
+  const message = `The model \`${request.model}\` does not exist.`;
+  throw new FleetError('model_not_found', message, { param: 'model' });
 }
 
 function factsOf(context: TierContext): TierFacts {

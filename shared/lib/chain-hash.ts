@@ -8,6 +8,7 @@
 
 import xxhash from 'xxhash-wasm';
 import { CHUNK_BYTES, type PromptChain, type TurnEnd } from '../model/prompt.ts';
+import { ChainRun } from './chain-run.ts';
 
 /** What separates prompts of equal bytes. Model and revision belong to the replica, not to the key. */
 export interface ChainSeed {
@@ -34,6 +35,8 @@ export interface ChainInput {
 
 export interface ChainHasher {
   chain(input: ChainInput): PromptChain;
+  /** A chain whose bytes come one after the other. */
+  open(seed: ChainSeed, keySpace: string): ChainRun;
   /** XXH64 of `length` bytes, as 8 little-endian bytes written at `target[offset]`. */
   digestInto(bytes: Uint8Array, target: Uint8Array, offset: number): void;
 }
@@ -46,9 +49,8 @@ export async function createChainHasher(): Promise<ChainHasher> {
   const h64Raw = (bytes: Uint8Array, seed: bigint): bigint => api.h64Raw(bytes, seed);
   const encoder = new TextEncoder();
 
-  const seedOf = (input: ChainInput): bigint => {
-    const { saltGroup, lora } = input.seed;
-    const framed = JSON.stringify([input.keySpace, saltGroup, lora]);
+  const seedOf = ({ saltGroup, lora }: ChainSeed, keySpace: string): bigint => {
+    const framed = JSON.stringify([keySpace, saltGroup, lora]);
     return h64Raw(encoder.encode(framed), 0n);
   };
 
@@ -70,7 +72,7 @@ export async function createChainHasher(): Promise<ChainHasher> {
       const chunks = Math.floor(input.length / CHUNK_BYTES);
       const hashes = new Uint32Array(chunks * 2);
       // Element i is the hash before chunk i: the seed first.
-      const running: bigint[] = [seedOf(input)];
+      const running: bigint[] = [seedOf(input.seed, input.keySpace)];
       let hash = running[0] as bigint;
       for (let i = 0; i < chunks; i += 1) {
         hash = h64Raw(input.bytes.subarray(i * CHUNK_BYTES, (i + 1) * CHUNK_BYTES), hash);
@@ -88,6 +90,7 @@ export async function createChainHasher(): Promise<ChainHasher> {
         tokenIds: input.tokenIds ?? null,
       };
     },
+    open: (seed, keySpace) => new ChainRun(h64Raw, seedOf(seed, keySpace)),
     digestInto(bytes, target, offset) {
       let hash = h64Raw(bytes, 0n);
       for (let i = 0; i < 8; i += 1) {

@@ -9,6 +9,9 @@
 /** ms of one turn: a stream's chunk waits no longer for it and the work that is over it, of 1 to 4 ms, seldom 30. */
 const SLICE_MS = 4;
 
+/** ms of steps that are done at once, before others of the lane have their turn. */
+const STEPS_MS = 1;
+
 export type SliceLane = 'bodies' | 'links';
 
 export class LinkSlices {
@@ -41,6 +44,26 @@ export class LinkSlices {
   later(lane: SliceLane, work: () => void): void {
     this.#waiting[lane].push(work);
     this.#schedule();
+  }
+
+  /** Does work that can be left off, some of it in each of as many turns as it takes; resolves with what it returns. */
+  inSteps<T>(lane: SliceLane, steps: Iterator<void, T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const some = (): void => {
+        try {
+          const untilMs = this.#nowMs() + STEPS_MS;
+          do {
+            const step = steps.next();
+            if (step.done === true) return resolve(step.value);
+          } while (this.#nowMs() < untilMs);
+          this.later(lane, some);
+        } catch (error) {
+          reject(error as Error);
+        }
+      };
+      if (this.isOver(lane)) this.later(lane, some);
+      else this.run(some);
+    });
   }
 
   #do(work: () => void): void {
