@@ -1,8 +1,6 @@
 // What waits in a pool's queue, and where it stands: the order's third and fourth rule (`queue.ts`) as one number.
 
 const PRIORITY_MAX = 100;
-/** A conversation that goes on stands so far ahead of one that begins: longer than anything waits. */
-const GOES_ON_AHEAD_MS = 86_400_000;
 
 export interface QueueItem {
   readonly id: string;
@@ -21,8 +19,8 @@ export interface QueueItem {
   readonly kind?: string;
   /** It is held back for KV room: a conversation whose cache was evicted, or one that begins. */
   readonly held?: 'returning' | 'new';
-  /** Of those held back: as if it had come so much later, ms. */
-  readonly standsBackMs?: number;
+  /** Of those held back: from when on it enters without room; when it came unless given. */
+  readonly entersMs?: number;
 }
 
 /** Whom a look at who goes next leaves out. */
@@ -48,12 +46,11 @@ export function clampPriority(priority: number): number {
 
 /** Where an item stands in the order: the least goes first. */
 export function keyOf(
-  item: Pick<QueueItem, 'prefillMs' | 'arrivedMs' | 'held' | 'standsBackMs'>,
+  item: Pick<QueueItem, 'prefillMs' | 'arrivedMs' | 'held' | 'entersMs'>,
   ageCredit: number,
 ): number {
   if (item.held === undefined) return item.prefillMs + ageCredit * item.arrivedMs;
-  const standsAt = item.arrivedMs + (item.standsBackMs ?? 0);
-  return standsAt - (item.held === 'returning' ? GOES_ON_AHEAD_MS : 0);
+  return item.entersMs ?? item.arrivedMs;
 }
 
 export function kindOf({ kind }: QueueItem): string {
@@ -66,6 +63,11 @@ export function isLive(entry: Entry): boolean {
 
 export function before(a: Entry, b: Entry): boolean {
   return a.key < b.key || (a.key === b.key && a.order < b.order);
+}
+
+export function newer(a: Entry, b: Entry): boolean {
+  const [aMs, bMs] = [a.item.arrivedMs, b.item.arrivedMs];
+  return aMs > bMs || (aMs === bMs && a.order > b.order);
 }
 
 /** Latest start that keeps the deadline. */

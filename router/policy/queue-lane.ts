@@ -9,12 +9,17 @@ const PRUNE_FROM = 16;
 
 export class Lane {
   readonly #heaps = new Map<string, BinaryHeap<Entry>>();
+  readonly #goesBefore: (a: Entry, b: Entry) => boolean;
+
+  constructor(goesBefore: (a: Entry, b: Entry) => boolean = before) {
+    this.#goesBefore = goesBefore;
+  }
 
   push(entry: Entry): void {
     const kind = kindOf(entry.item);
     let heap = this.#heaps.get(kind);
     if (heap === undefined) {
-      heap = new BinaryHeap(before);
+      heap = new BinaryHeap(this.#goesBefore);
       this.#heaps.set(kind, heap);
     }
     heap.push(entry);
@@ -26,7 +31,7 @@ export class Lane {
     for (const [kind, heap] of this.#heaps) {
       if (past.kinds.has(kind)) continue;
       const entry = firstOf(heap, past.ids);
-      if (entry !== null && (first === null || before(entry, first))) first = entry;
+      if (entry !== null && (first === null || this.#goesBefore(entry, first))) first = entry;
     }
     return first;
   }

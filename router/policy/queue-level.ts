@@ -11,13 +11,14 @@ import {
   type LookedPast,
   type QueueItem,
 } from './queue-item.ts';
+import { heldBefore, HeldLane, type HeldLook } from './queue-held.ts';
 import { Lane, pruneDead, topOf } from './queue-lane.ts';
 
 interface Tenant {
   tokens: number;
   readonly lane: Lane;
   /** Of those held back for KV room. */
-  readonly held: Lane;
+  readonly held: HeldLane;
   waiting: number;
 }
 
@@ -51,6 +52,16 @@ export class Level {
     let least: number | null = null;
     for (const { lane } of this.#tenants.values()) {
       const key = lane.leastKey;
+      if (key !== null) least = Math.min(least ?? key, key);
+    }
+    return least;
+  }
+
+  /** When the first of those held back may enter without room; null where none is. */
+  get leastEntersMs(): number | null {
+    let least: number | null = null;
+    for (const { held } of this.#tenants.values()) {
+      const key = held.leastKey;
       if (key !== null) least = Math.min(least ?? key, key);
     }
     return least;
@@ -99,15 +110,16 @@ export class Level {
   }
 
   /** The first of the tenant that has been given the fewest tokens. */
-  fairest(past: LookedPast, held: boolean): Entry | null {
+  fairest({ nowMs, past }: HeldLook, held: boolean): Entry | null {
     let best: Tenant | null = null;
     let bestEntry: Entry | null = null;
+    const goesBefore = held ? (a: Entry, b: Entry) => heldBefore(a, b, nowMs) : before;
     for (const tenant of this.#tenants.values()) {
       if (tenant.waiting === 0 || (best !== null && tenant.tokens > best.tokens)) continue;
-      const entry = (held ? tenant.held : tenant.lane).first(past);
+      const entry = held ? tenant.held.first({ nowMs, past }) : tenant.lane.first(past);
       if (entry === null) continue;
       const ahead =
-        best === null || tenant.tokens < best.tokens || before(entry, bestEntry ?? entry);
+        best === null || tenant.tokens < best.tokens || goesBefore(entry, bestEntry ?? entry);
       if (!ahead) continue;
       best = tenant;
       bestEntry = entry;
@@ -131,7 +143,7 @@ export class Level {
   #tenant(name: string): Tenant {
     let tenant = this.#tenants.get(name);
     if (tenant === undefined) {
-      tenant = { tokens: this.#virtualTokens, lane: new Lane(), held: new Lane(), waiting: 0 };
+      tenant = { tokens: this.#virtualTokens, lane: new Lane(), held: new HeldLane(), waiting: 0 };
       this.#tenants.set(name, tenant);
     }
     return tenant;
@@ -148,12 +160,14 @@ export class Level {
   }
 }
 
-function laneOf({ lane, held }: Tenant, item: QueueItem): Lane {
+function laneOf({ lane, held }: Tenant, item: QueueItem): Lane | HeldLane {
   return item.held === undefined ? lane : held;
 }
 
-/** Across both lanes of a level: those held back for KV room go last. */
+/** Across all lanes of a level: those held back for KV room go last, of them those that begin. */
 function goesBefore(a: Entry, b: Entry): boolean {
-  const [heldA, heldB] = [a.item.held !== undefined, b.item.held !== undefined];
-  return heldA === heldB ? before(a, b) : heldB;
+  const [laneA, laneB] = [LANES.indexOf(a.item.held), LANES.indexOf(b.item.held)];
+  return laneA === laneB ? before(a, b) : laneA < laneB;
 }
+
+const LANES: readonly QueueItem['held'][] = [undefined, 'returning', 'new'];

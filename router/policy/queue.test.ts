@@ -234,15 +234,15 @@ test('counts requests, bytes and prefill whatever happens to it', () => {
 });
 
 describe('what is held back for KV room', () => {
-  test('stands in a lane of its own, by arrival, whatever its work', () => {
+  test('stands in a lane of its own, the newest first, whatever its work', () => {
     const queue = queueOf(
-      item('late-short', { held: 'new', arrivedMs: 20, prefillMs: 1 }),
+      item('late-long', { held: 'new', arrivedMs: 20, entersMs: 120, prefillMs: 900 }),
       item('plain', { arrivedMs: 30 }),
-      item('early-long', { held: 'new', arrivedMs: 10, prefillMs: 900 }),
+      item('early-short', { held: 'new', arrivedMs: 10, entersMs: 110, prefillMs: 1 }),
     );
     const next = (held: boolean) =>
-      queue.next({ nowMs: 0, pressWithinMs: 120, past: NOBODY_PAST, held })?.id ?? null;
-    expect([next(false), next(true)]).toEqual(['plain', 'early-long']);
+      queue.next({ nowMs: 30, pressWithinMs: 120, past: NOBODY_PAST, held })?.id ?? null;
+    expect([next(false), next(true)]).toEqual(['plain', 'late-long']);
     expect(queue.held).toEqual({ requests: 2, prefillMs: 901 });
     expect([queue.topPriority, queue.topUnheld, queue.size]).toEqual([0, 0, 3]);
     expect([queue.ahead(0), queue.ahead(0, true)]).toEqual([
@@ -250,25 +250,35 @@ describe('what is held back for KV room', () => {
       { requests: 2, prefillMs: 901 },
     ]);
     queue.release('plain');
-    expect([next(false), queue.topUnheld]).toEqual([null, null]);
-    queue.release('early-long');
-    queue.remove('late-short');
-    expect([next(true), queue.held]).toEqual([null, { requests: 0, prefillMs: 0 }]);
+    expect([next(false), queue.topUnheld, queue.leastEntersMs]).toEqual([null, null, 110]);
+    queue.release('late-long');
+    queue.remove('early-short');
+    expect([next(true), queue.leastEntersMs]).toEqual([null, null]);
+    expect(queue.held).toEqual({ requests: 0, prefillMs: 0 });
   });
 
-  test('stands back as if it had come so much later', () => {
+  test('is passed by nobody who comes after it may enter without room, the oldest first', () => {
+    const held = (id: string, arrivedMs: number, entersMs: number) =>
+      item(id, { held: 'new', arrivedMs, entersMs });
     const queue = queueOf(
-      item('large', { held: 'new', arrivedMs: 1, standsBackMs: 900 }),
-      item('soon', { held: 'new', arrivedMs: 300, standsBackMs: 300 }),
-      item('late', { held: 'new', arrivedMs: 700, standsBackMs: 300 }),
+      held('patient', 0, 1_000),
+      held('middle', 300, 1_300),
+      held('hasty', 400, 700),
+      held('newest', 900, 1_900),
     );
-    const order: string[] = [];
-    while (queue.size > 0) {
-      const next = queue.next({ nowMs: 0, pressWithinMs: 120, past: NOBODY_PAST, held: true });
-      order.push(next?.id ?? 'none');
-      queue.release(next?.id ?? '');
-    }
-    expect(order).toEqual(['soon', 'large', 'late']);
+    const orderAt = (nowMs: number): string[] => {
+      const order: string[] = [];
+      const past = { ids: new Set<string>(), kinds: new Set<string>() };
+      for (;;) {
+        const next = queue.next({ nowMs, pressWithinMs: 120, past, held: true });
+        if (next === null) return order;
+        past.ids.add(next.id);
+        order.push(next.id);
+      }
+    };
+    expect(orderAt(650)).toEqual(['newest', 'hasty', 'middle', 'patient']);
+    expect(orderAt(950)).toEqual(['hasty', 'newest', 'middle', 'patient']);
+    expect(orderAt(1_400)).toEqual(['hasty', 'patient', 'middle', 'newest']);
   });
 
   test('counts those that go on, which those that begin do not hold up', () => {
@@ -294,8 +304,8 @@ describe('what is held back for KV room', () => {
   test('keeps priority and turns between tenants', () => {
     const queue = queueOf(
       item('greedy-1', { held: 'new', tenant: 'a', arrivedMs: 1, tokens: 500 }),
-      item('greedy-2', { held: 'new', tenant: 'a', arrivedMs: 2, tokens: 500 }),
-      item('modest', { held: 'new', tenant: 'b', arrivedMs: 9, tokens: 500 }),
+      item('modest', { held: 'new', tenant: 'b', arrivedMs: 2, tokens: 500 }),
+      item('greedy-2', { held: 'new', tenant: 'a', arrivedMs: 9, tokens: 500 }),
       item('urgent', { held: 'new', tenant: 'a', arrivedMs: 9, priority: -1 }),
     );
     const order: string[] = [];
@@ -305,7 +315,7 @@ describe('what is held back for KV room', () => {
       queue.release(next.id);
       order.push(next.id);
     }
-    expect(order).toEqual(['urgent', 'greedy-1', 'modest', 'greedy-2']);
+    expect(order).toEqual(['urgent', 'greedy-2', 'modest', 'greedy-1']);
   });
 
   test('is given up before what waits for anything else of its priority', () => {

@@ -6,8 +6,7 @@
 //   4. least predicted prefill ms − ageCredit · age
 //
 // Those that are held back for KV room (`working-set.ts`) stand in a lane of their own: behind all others of
-// the pool, among themselves by priority, tenant, conversations that go on before those that begin, and arrival,
-// later by `standsBackMs`.
+// the pool, among themselves by priority, tenant, and as `queue-held.ts` has it.
 //
 // (4) is the same as prefill + ageCredit · arrival for all times, so the order within a tenant is a
 // plain heap, and a request is overtaken only by those that arrive within prefill/ageCredit after
@@ -67,6 +66,16 @@ export class ReleaseQueue {
   get leastKey(): number | null {
     const level = this.#levels.find((candidate) => candidate.requests > candidate.heldRequests);
     return level?.leastKey ?? null;
+  }
+
+  /** When the first of those held back for KV room may enter without; null where none is. */
+  get leastEntersMs(): number | null {
+    let least: number | null = null;
+    for (const level of this.#levels) {
+      const entersMs = level.leastEntersMs;
+      if (entersMs !== null) least = Math.min(least ?? entersMs, entersMs);
+    }
+    return least;
   }
 
   has(id: string): boolean {
@@ -141,7 +150,7 @@ export class ReleaseQueue {
     for (const level of this.#levels) {
       if ((held ? level.heldRequests : level.requests) === 0) continue;
       const urgent = held ? null : level.pressing(options);
-      const entry = urgent ?? level.fairest(options.past, held);
+      const entry = urgent ?? level.fairest(options, held);
       if (entry !== null) return entry.item;
     }
     return null;

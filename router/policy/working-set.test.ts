@@ -1,13 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { CostCurve } from '../../shared/model/cost-curve.ts';
-import {
-  isUnfound,
-  kvRoom,
-  RecentTurns,
-  servedAnew,
-  standsBackMs,
-  type RoomFigures,
-} from './working-set.ts';
+import { isUnfound, kvRoom, RecentTurns, servedAnew, type RoomFigures } from './working-set.ts';
 
 const FIGURES: RoomFigures = {
   capacityTokens: 100_000,
@@ -117,11 +110,4 @@ describe('what a replica can serve without its cache', () => {
     expect(turns.count(160_000, 10_000)).toBeLessThan(0.1);
     expect(turns.count(100_000, 10_000)).toBeGreaterThan(18);
   });
-});
-
-test('who waits for room stands back for its size, and never longer than it may wait', () => {
-  const back = (tokens: number): number =>
-    standsBackMs({ tokens, meanTokens: 2_000, waitMs: 15_000 });
-  expect([0, 500, 2_000, 9_000].map(back)).toEqual([0, 3_750, 15_000, 15_000]);
-  expect(standsBackMs({ tokens: 100, meanTokens: 0, waitMs: 15_000 })).toBe(15_000);
 });

@@ -63,19 +63,6 @@ export function kvRoom(figures: RoomFigures, boundRatio: number): KvRoom {
   return { state: taken <= room && shared ? 'room' : 'full', ...shown };
 }
 
-/**
- * A new conversation that waits for room stands back for its size, ms: one of the mean size lets pass who begins within
- * `waitMs` after it, a smaller one fewer. What is small fits sooner, and many wait little where few wait long; none is
- * overtaken for longer than that, after which it enters anyway.
- */
-export function standsBackMs(size: {
-  readonly tokens: number;
-  readonly meanTokens: number;
-  readonly waitMs: number;
-}): number {
-  return size.waitMs * Math.min(1, Math.max(0, size.tokens) / Math.max(1, size.meanTokens));
-}
-
 export interface RecomputeFigures {
   readonly capacityTokens: number | null;
   /** Mean time between a conversation's turns, ms; null while unknown. */

@@ -28,7 +28,7 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
   noteInflow(state, request, verdict);
   makeRoom(state, request);
   const work = expectedWork(request, verdict);
-  const held = waitsForRoom(pool, verdict) ? noteHeld(state, request, work.tokens) : null;
+  const held = waitsForRoom(pool, verdict) ? noteHeld(state, request) : null;
   const { request: asked } = request;
   const deadlineMs =
     asked.clientDeadlineMs === null

@@ -5,7 +5,7 @@ import type { RequestId } from '../../shared/model/ids.ts';
 import { decide, pendingEtaMs } from './core-decide.ts';
 import { openAttempt } from './core-leases.ts';
 import { predictedRoomWaitMs, waitsForRoom } from './core-admission.ts';
-import { entersByMs, letGoOfHeld, noteHeld } from './core-working-set.ts';
+import { letGoOfHeld, noteHeld } from './core-working-set.ts';
 import { poolOutlook, turnAway, waitOutlookMs } from './core-outlook.ts';
 import { pressWithinMs } from './core-queued.ts';
 import { finish } from './core-ends.ts';
@@ -17,7 +17,7 @@ import { noteTurnWaitsNoMore } from './core-waiting-turns.ts';
 import { targetsOf } from './core-ready.ts';
 import { bare } from './core-decide.ts';
 import { ejected } from '../policy/breaker.ts';
-import { NOBODY_PAST, type LookedPast, type QueueItem } from '../policy/queue-item.ts';
+import type { LookedPast, QueueItem } from '../policy/queue-item.ts';
 
 /** Queued requests that cannot go now and are looked past, per round: of one kind, and of all. */
 const LOOKED_PAST_OF_KIND = 8;
@@ -114,11 +114,8 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
 
 /** When the first of those that wait for KV room has waited long enough; null where that is past or nobody does. */
 function heldWakeMs(state: RegionalState, pool: PoolState): number | null {
-  const item = pool.queue.held.requests === 0 ? null : nextOf(state, pool, NOBODY_PAST, true);
-  const request = item === null ? undefined : state.requests.get(item.id as RequestId);
-  if (request === undefined) return null;
-  const entersMs = entersByMs(state, request);
-  return entersMs > state.nowMs ? entersMs : null;
+  const entersMs = pool.queue.held.requests === 0 ? null : pool.queue.leastEntersMs;
+  return entersMs !== null && entersMs > state.nowMs ? entersMs : null;
 }
 
 /** False where it stays as it is; true where it has left, or waits for KV room from now on. */
@@ -130,7 +127,7 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
   }
   const verdict = decide(state, request, { draw: true });
   if (item.held === undefined && waitsForRoom(pool, verdict)) {
-    const held = noteHeld(state, request, item.tokens);
+    const held = noteHeld(state, request);
     pool.queue.push({ ...item, ...held }, state.settings.ageCredit);
     noteTurnWaitsNoMore(request);
     if (pool.queue.size === pool.queue.held.requests) pool.pace.emptied();

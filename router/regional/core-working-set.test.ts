@@ -50,16 +50,32 @@ describe('a new conversation', () => {
     expect(attemptIn(two.arrive({ prompts: [prompt(1)] })).replica).toBe('b');
   });
 
-  test('goes as room comes, in order of arrival, later as it is large: what has waited long is passed by none', () => {
+  test('goes as room comes, the newest first', () => {
+    const one = rig(FULL, { queueMaxWaitMs: 900_000 });
+    for (const from of [1, 100, 200]) {
+      one.arrive({ prompts: [prompt(from)] });
+      one.nowMs += 10;
+    }
+    const next = (): string[] => {
+      const room = { ...FULL, workingSetTokens: 7_400 };
+      return [...idsOf(one.report('a', room)), ...idsOf(one.report('a', FULL))];
+    };
+    expect([next(), next(), next()]).toEqual([['r3'], ['r2'], ['r1']]);
+  });
+
+  test('passes nobody who has waited so long that it may enter without room, the oldest of these first', () => {
     const one = rig(FULL, { newConversationWaitMs: 600_000, queueMaxWaitMs: 900_000 });
-    one.arrive({ prompts: [prompt(1)] });
-    one.nowMs += 10;
+    for (const from of [1, 100]) {
+      one.arrive({ prompts: [prompt(from)] });
+      one.nowMs += 10;
+    }
+    one.nowMs += 600_000;
+    const small = { ...FULL, workingSetTokens: 8_500 };
+    // The first enters by age; the second has to wait for room, and nobody goes before it.
+    expect(idsOf(one.report('a', small))).toEqual(['r1']);
     one.arrive({ prompts: [chainOf([500])] });
-    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 8_500 }))).toEqual(['r2']);
-    one.nowMs += 590_000;
-    one.arrive({ prompts: [chainOf([700])] });
-    expect(idsOf(one.report('a', { ...FULL, workingSetTokens: 8_500 }))).toEqual([]);
-    expect(idsOf(one.report('a', HALF))).toEqual(['r1', 'r3']);
+    expect(idsOf(one.report('a', small))).toEqual([]);
+    expect(idsOf(one.report('a', HALF))).toEqual(['r2', 'r3']);
   });
 
   test('finds room beyond the bound for a burst, and none where somebody has always waited', () => {
@@ -105,11 +121,11 @@ describe('a new conversation', () => {
     expect(sent).toEqual(['send/only_candidate', 'queue/kv_room']);
   });
 
-  test('stays behind another that waits, also where it would fit', () => {
+  test('goes where it finds room, also beside one that waits for more', () => {
     const one = rig({ ...FULL, workingSetTokens: 7_600 });
-    one.arrive({ prompts: [prompt(1)] });
-    const asLarge = { prompts: [prompt(500)], maxTokens: 1 };
-    expect(decisionIn(one.arrive(asLarge))).toBe('queue/order');
+    expect(decisionIn(one.arrive({ prompts: [prompt(1)] }))).toBe('queue/kv_room');
+    const less = { prompts: [prompt(500)], maxTokens: 1 };
+    expect(decisionIn(one.arrive(less))).toBe('send/only_candidate');
   });
 });
 

@@ -8,7 +8,7 @@ import type { KvRoom } from '../../shared/model/decision.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
 import { curveOf, poolCurve } from './core-load.ts';
-import { isUnfound, kvRoom, servedAnew, SETTLES_MS, standsBackMs } from '../policy/working-set.ts';
+import { isUnfound, kvRoom, servedAnew, SETTLES_MS } from '../policy/working-set.ts';
 import type { QueueItem } from '../policy/queue-item.ts';
 import type { EarlierTurn } from '../policy/turn-memory.ts';
 import type {
@@ -90,24 +90,21 @@ export function letGoOfHeld(state: RegionalState, pool: PoolState): void {
   const { queue, pace, heldPace } = pool;
   if (queue.held.requests === 0 || boundNow(state, pool) !== null) return;
   for (const id of [...queue.ids()]) {
-    const { held, standsBackMs: _, ...item } = queue.get(id) as QueueItem;
+    const { held, entersMs: _, ...item } = queue.get(id) as QueueItem;
     if (held !== undefined) queue.push(item, state.settings.ageCredit);
   }
   heldPace.emptied();
   pace.started(state.nowMs);
 }
 
-/** The place of a request that has to wait for room; `tokens`: what is not found of its prompt. */
+/** The place of a request that has to wait for room. */
 export function noteHeld(
   state: RegionalState,
   request: RequestState,
-  tokens: number,
-): Pick<QueueItem, 'held' | 'standsBackMs'> {
-  const { heldPace, meanPromptTokens: meanTokens } = request.pool;
-  heldPace.started(state.nowMs);
-  if (goesOn(request)) return { held: 'returning' };
-  const waitMs = state.settings.newConversationWaitMs;
-  return { held: 'new', standsBackMs: standsBackMs({ tokens, meanTokens, waitMs }) };
+): Required<Pick<QueueItem, 'held' | 'entersMs'>> {
+  request.pool.heldPace.started(state.nowMs);
+  const held = goesOn(request) ? 'returning' : 'new';
+  return { held, entersMs: entersByMs(state, request) };
 }
 
 /** A conversation whose cache was evicted: it waits for room behind others that go on, and ahead of new ones. */
