@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { ReplicaId } from '../shared/model/ids.ts';
 import { ManualTime } from '../shared/runtime/manual-time.ts';
 import { GpuAssignment, visibleGpus, type ProcessFacts } from './host-gpus.ts';
-import { HostWatch, machineFacts, type HostWatchOptions } from './host.ts';
+import { HostWatch, type HostWatchOptions } from './host.ts';
 import type { SmiOutput } from './nvidia-smi.ts';
 import type { GpuFacts, GpuReading } from './policy/gpu-presence.ts';
 
@@ -33,7 +33,7 @@ function watch(more: Partial<HostWatchOptions> & Pick<HostWatchOptions, 'runSmi'
   const host = new HostWatch({
     engines: [{ replica: REPLICA, pid: () => null }],
     timers: time,
-    machine: () => Promise.resolve({ cpuRatio: 0.5, memoryTotalBytes: 10, memoryUsedBytes: 4 }),
+    machine: () => ({ cpuRatio: 0.5, memoryTotalBytes: 10, memoryUsedBytes: 4 }),
     onGpus: (_replica, reading, uuids) => told.push({ reading, uuids }),
     ...more,
   });
@@ -64,7 +64,9 @@ describe('the machine', () => {
   it('that has no such tool, no driver or no figures stays unknown and ends nothing', async () => {
     const { host, told } = watch({
       runSmi: () => Promise.resolve(ran('', null)),
-      machine: () => Promise.reject(new Error('no /proc here')),
+      machine: () => {
+        throw new Error('no /proc here');
+      },
     });
     await times(told, 1);
     expect(told[0]).toEqual({ reading: { kind: 'unknown' }, uuids: null });
@@ -96,11 +98,26 @@ describe('the machine', () => {
     expect(asked.slice(3).every((name) => name === older)).toBe(true);
   });
 
-  it('has a processor and memory', async () => {
-    const facts = await machineFacts();
-    expect(facts.memoryTotalBytes).toBeGreaterThan(0);
-    expect(facts.memoryUsedBytes).toBeLessThanOrEqual(facts.memoryTotalBytes ?? 0);
-    expect(facts.cpuRatio).toBeLessThanOrEqual(1);
+  it('without the tool is looked through for it once a minute', async () => {
+    let asked = 0;
+    const { time, told } = watch({
+      runSmi: () => {
+        asked += 1;
+        return Promise.resolve({ ...ran('', null), missing: asked < 3 });
+      },
+    });
+    const askedAfter = async (looks: number): Promise<number> => {
+      while (told.length < looks) {
+        const seen = told.length;
+        time.advance(10_000);
+        await times(told, seen + 1);
+      }
+      return asked;
+    };
+    await times(told, 1);
+    expect([await askedAfter(6), await askedAfter(7), await askedAfter(12)]).toEqual([1, 2, 2]);
+    // There it is, and at every look from then on.
+    expect([await askedAfter(13), await askedAfter(15)]).toEqual([3, 5]);
   });
 });
 

@@ -9,6 +9,7 @@ import { execFile } from 'node:child_process';
 import type { ReplicaId } from '../shared/model/ids.ts';
 import type { Timers } from '../shared/runtime/timers.ts';
 import { GpuAssignment, procFacts, type ProcessFacts } from './host-gpus.ts';
+import type { MachineFacts } from './host-machine.ts';
 import {
   computeApps,
   GPU_FIELDS,
@@ -18,13 +19,6 @@ import {
   type SmiOutput,
 } from './nvidia-smi.ts';
 import type { GpuFacts, GpuReading } from './policy/gpu-presence.ts';
-
-export interface MachineFacts {
-  /** All of its processors, 0..1. */
-  readonly cpuRatio: number | null;
-  readonly memoryTotalBytes: number | null;
-  readonly memoryUsedBytes: number | null;
-}
 
 export interface HostFacts {
   readonly machine: MachineFacts;
@@ -41,7 +35,7 @@ export interface HostWatchOptions {
   readonly engines: readonly HostEngine[];
   readonly timers: Timers;
   readonly runSmi: (args: readonly string[]) => Promise<SmiOutput>;
-  readonly machine: () => Promise<MachineFacts>;
+  readonly machine: () => MachineFacts;
   readonly processes?: ProcessFacts;
   readonly onGpus: (
     replica: ReplicaId,
@@ -51,9 +45,13 @@ export interface HostWatchOptions {
 }
 
 const INTERVAL_MS = 10_000;
+/** Where there is no such tool it is looked for so seldom: the attempt to start one takes some ms. */
+const NO_TOOL_MS = 60_000;
 const SMI_TIMEOUT_MS = 5_000;
 /** After which it is left alone, ms. */
 const SMI_HANGS_MS = 6_000;
+/** Of an error: no such program. */
+const MISSING = 'ENOENT';
 const NO_OUTPUT: SmiOutput = { exitCode: null, stdout: '', stderr: '' };
 const SMI_BYTES = 1_024 * 1_024;
 const FORMAT = '--format=csv,noheader,nounits';
@@ -66,6 +64,8 @@ export class HostWatch {
   #facts: HostFacts = { machine: UNKNOWN, gpus: [] };
   #cancel: (() => void) | null = null;
   #smiHangs = false;
+  /** Looks to come that do not ask for GPUs. */
+  #without = 0;
   #stopped = false;
 
   constructor(options: HostWatchOptions) {
@@ -91,7 +91,8 @@ export class HostWatch {
   }
 
   async #look(): Promise<void> {
-    const [reading, machine] = await Promise.all([this.#readGpus(), this.#machine()]);
+    const machine = this.#machine();
+    const reading = await this.#readGpus();
     this.#facts = { machine, gpus: reading.kind === 'gpus' ? reading.gpus : [] };
     if (this.#stopped) return;
     await this.#tell(reading);
@@ -114,10 +115,15 @@ export class HostWatch {
   }
 
   async #readGpus(): Promise<GpuReading> {
+    if (this.#without > 0) {
+      this.#without -= 1;
+      return { kind: 'unknown' };
+    }
     for (;;) {
       const [throttle] = this.#throttleFields;
       const fields = throttle === undefined ? GPU_FIELDS : [...GPU_FIELDS, throttle];
       const output = await this.#smi([`--query-gpu=${fields.join(',')}`, FORMAT]);
+      if (output.missing === true) this.#without = NO_TOOL_MS / INTERVAL_MS - 1;
       if (throttle === undefined || !isUnknownField(output)) return gpuReading(output);
       this.#throttleFields = this.#throttleFields.slice(1);
     }
@@ -143,9 +149,9 @@ export class HostWatch {
     return Promise.race([ended, late.promise]);
   }
 
-  async #machine(): Promise<MachineFacts> {
+  #machine(): MachineFacts {
     try {
-      return await this.#options.machine();
+      return this.#options.machine();
     } catch {
       return UNKNOWN;
     }
@@ -159,22 +165,12 @@ export function runSmi(args: readonly string[]): Promise<SmiOutput> {
   try {
     execFile('nvidia-smi', [...args], options, (error, stdout, stderr) => {
       const code = error === null ? 0 : error.code;
-      resolve({ exitCode: typeof code === 'number' ? code : null, stdout, stderr });
+      const exitCode = typeof code === 'number' ? code : null;
+      resolve({ exitCode, stdout, stderr, ...(code === MISSING ? { missing: true } : {}) });
     });
   } catch {
     // Some failures (no memory, a program that is being replaced) are thrown where others are told.
     resolve(NO_OUTPUT);
   }
   return promise;
-}
-
-/** The library is loaded when it is first needed. */
-export async function machineFacts(): Promise<MachineFacts> {
-  const { currentLoad, mem } = await import('systeminformation');
-  const [load, memory] = await Promise.all([currentLoad(), mem()]);
-  return {
-    cpuRatio: Number.isFinite(load.currentLoad) ? Math.min(1, load.currentLoad / 100) : null,
-    memoryTotalBytes: memory.total > 0 ? memory.total : null,
-    memoryUsedBytes: memory.total > 0 ? memory.total - memory.available : null,
-  };
 }

@@ -18,6 +18,8 @@ export interface SmiOutput {
   readonly exitCode: number | null;
   readonly stdout: string;
   readonly stderr: string;
+  /** There is no such program. */
+  readonly missing?: boolean;
 }
 
 export const GPU_FIELDS = [

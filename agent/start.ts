@@ -23,7 +23,8 @@ import type { AgentEffect, AgentEngine, AgentEvent, GenerateOrder } from './even
 import { listProcesses } from './evidence-list.ts';
 import { showUnit } from './evidence-unit.ts';
 import { processLives, ProcessWitness } from './evidence.ts';
-import { HostWatch, machineFacts, runSmi } from './host.ts';
+import { HostWatch, runSmi } from './host.ts';
+import { machineWatch } from './host-machine.ts';
 import { startAgentHttp, type AgentHttp } from './http.ts';
 import { createAgentMetrics, type AgentMetrics } from './metrics.ts';
 import type { AgentEngineOptions, AgentOptions, PeerTlsOptions } from './options.ts';
@@ -131,7 +132,7 @@ class Agent implements RunningAgent {
       engines: engines.map((engine) => ({ replica: engine.replica, pid: () => engine.pid })),
       timers: runtime.timers,
       runSmi: surroundings.runSmi ?? runSmi,
-      machine: machineFacts,
+      machine: machineWatch(),
       onGpus: (replica, reading, uuids) =>
         this.#life?.driver.post({ kind: 'gpus', replica, reading, uuids }),
     });

@@ -227,7 +227,7 @@ describe('nvidia-smi itself', () => {
 
   test('that is not there, or cannot be run, has no exit code', async () => {
     process.env['PATH'] = folder;
-    expect(await runSmi(['-L'])).toMatchObject({ exitCode: null });
+    expect(await runSmi(['-L'])).toMatchObject({ exitCode: null, missing: true });
     await writeFile(join(folder, 'nvidia-smi'), 'no program');
     expect(await runSmi(['-L'])).toMatchObject({ exitCode: null });
   });
