@@ -81,11 +81,16 @@ describe('how a router sees a pool', () => {
 });
 
 describe('what prefill weighs', () => {
-  function crowding(waitMs: number, prefillMs: number | null, weight = 1): number {
+  function crowding(
+    waitMs: number,
+    prefillMs: number | null,
+    { weight = 1, intervalMs = SETTINGS.minReportIntervalMs } = {},
+  ): number {
     const sight = new PoolSight();
     heard(sight, [waitMs, waitMs], 60);
     if (prefillMs !== null) sight.sent(prefillMs);
-    return sight.crowding({ ...SETTINGS, crowdingWeight: weight });
+    const settings = { ...SETTINGS, crowdingWeight: weight, minReportIntervalMs: intervalMs };
+    return sight.crowding(settings, sight.view(settings, 8));
   }
 
   test.each([
@@ -98,7 +103,16 @@ describe('what prefill weighs', () => {
     expect(crowding(waitMs, prefillMs)).toBeCloseTo(expected, 2);
   });
 
+  test.each([
+    ['come as soon as a hold is over', 60, 1],
+    ['take twice as long', 120, 1.25],
+    ['come once a second', 1_000, 1.47],
+  ])('more where nobody waits and reports %s', (_name, intervalMs, expected) => {
+    expect(crowding(0, 100, { intervalMs })).toBeCloseTo(expected, 2);
+  });
+
   test('nothing more where it is switched off', () => {
-    expect(crowding(60_000, 100, 0)).toBe(1);
+    expect(crowding(60_000, 100, { weight: 0 })).toBe(1);
+    expect(crowding(0, 100, { weight: 0, intervalMs: 1_000 })).toBe(1);
   });
 });

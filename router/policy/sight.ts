@@ -16,7 +16,10 @@
 // Crowding: whatever prefill a request adds delays those that come behind it. A prefix that is computed again in a full
 // pool costs everybody, so prefill weighs, by one curve for all of the pool,
 //
-//   1 + weight · max(0, W − holdMs) / S      S: mean prefill of what is sent; at most 5
+//   1 + weight · (max(0, W − holdMs) / S + BLIND · (1 − holdMs / hold))      S: mean prefill of what is sent; at most 5
+//
+// with `hold` as long as the reports take. The longer it is, the less waits in routers, where short and cached work goes
+// first: what waits in engines waits for all that came before, so prefill weighs more there without any queue.
 
 import { expFall } from '../../shared/lib/exp-fall.ts';
 import { reportIntervalMs } from './report-interval.ts';
@@ -28,6 +31,8 @@ const MEAN_MS = 5_000;
 const REQUESTS = 64;
 const PREFILL_MIN_MS = 1;
 const CROWDING_MAX = 5;
+/** What prefill weighs more where reports come very late, as a share of the weight. */
+const BLIND = 0.5;
 /** A report's way, and the time until the next thing is sent that it could acknowledge. */
 const TRAVEL_MS = 20;
 const LAG_WINDOW_MS = 5_000;
@@ -119,10 +124,11 @@ export class PoolSight {
   }
 
   /** What a ms of prefill weighs. */
-  crowding({ holdMs, crowdingWeight }: SightSettings): number {
+  crowding({ holdMs, crowdingWeight }: SightSettings, view: View): number {
     const beyondMs = Math.max(0, this.#meanWaitMs - holdMs);
     const prefillMs = Math.max(PREFILL_MIN_MS, this.#meanPrefillMs ?? Infinity);
-    return Math.min(CROWDING_MAX, 1 + (crowdingWeight * beyondMs) / prefillMs);
+    const blind = view.blind ? BLIND * (1 - holdMs / view.holdMs) : 0;
+    return Math.min(CROWDING_MAX, 1 + crowdingWeight * (beyondMs / prefillMs + blind));
   }
 }
 

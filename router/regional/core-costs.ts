@@ -23,12 +23,14 @@ import { COLUMN, type Weighing } from './core-weighing.ts';
 /** Figures of curves: of a roster's targets, or of one for all of a pool. */
 type Curves = Pick<Roster, 'figures' | 'count'>;
 
-/** A curve as that of the only target. */
+/** A curve as that of the only target, until the next call. */
 function curvesOf(curve: CostCurve): Curves {
-  const only = { figures: new Float64Array(FIGURES), count: 1, place: 0 };
-  writeCurve(only, curve);
-  return only;
+  writeCurve(ONLY, curve);
+  return ONLY;
 }
+
+/** Asked for once in a decision at least: never a new one. */
+const ONLY = { figures: new Float64Array(FIGURES), count: 1, place: 0 };
 
 /** What a candidate's prefill is reckoned from. */
 class Sums {
@@ -150,7 +152,7 @@ export function weighCosts(state: RegionalState, request: RequestState): void {
     meanPromptMs: 0,
     delayMs: 0,
   };
-  const crowding = pool.sight.crowding(settings) - 1;
+  const crowding = pool.sight.crowding(settings, viewOf(state, pool)) - 1;
   const delayed = crowding > 0 ? new Sums(weighing, curvesOf(fallback().curve)) : null;
   for (let k = 0; k < count; k += 1) {
     const place = places[k] as number;

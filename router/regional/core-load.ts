@@ -11,7 +11,7 @@
 import {
   prefillMs,
   sumsMs,
-  togetherMs,
+  together,
   type CostCurve,
   type PrefillSums,
 } from '../../shared/model/cost-curve.ts';
@@ -81,7 +81,7 @@ export function reportedWaitMs(target: TargetState, curve: CostCurve): number | 
   return report.waitingPrefillTokens <= 0 ? 0 : prefillMs(curve, report.waitingPrefillTokens, 0);
 }
 
-/** What this router itself has sent: by name, so that a proof can leave it out. */
+/** What routers themselves know of what they have sent: by name, so that a proof can leave it out. */
 export const OWN_WORK = { ms: sumsMs };
 
 /** What this router has sent and no report includes. */
@@ -90,8 +90,9 @@ export function unackedMs(target: TargetState, curve: CostCurve): number {
 }
 
 /** What other routers have sent, where the agent says what of it its reports include; null where nothing is known of it. */
-export function othersUnacked({ others, replica }: TargetState): OthersWork | null {
-  return others !== null && replica.link?.tellsOthers === true ? others : null;
+export function othersUnacked(target: TargetState): OthersWork | null {
+  const { others } = target;
+  return others !== null && target.replica.link?.tellsOthers === true ? others : null;
 }
 
 /**
@@ -101,7 +102,7 @@ export function othersUnacked({ others, replica }: TargetState): OthersWork | nu
 function openMs(target: TargetState, curve: CostCurve): number {
   const { openSums, others } = target;
   if (others === null || others.count === 0) return OWN_WORK.ms(curve, openSums);
-  return togetherMs(curve, openSums, others.open);
+  return OWN_WORK.ms(curve, together(openSums, others.open));
 }
 
 /** What waits there: what is left of its report, what has been sent since, and for a slot. */
@@ -115,7 +116,7 @@ export function withOwnMs(
   const sentMs =
     others === null
       ? unackedMs(target, curve)
-      : togetherMs(curve, target.unackedSums, others.unacked);
+      : OWN_WORK.ms(curve, together(target.unackedSums, others.unacked));
   const waitMs = Math.max(ms + sentMs, target.report?.slotWaitMs ?? 0);
   return view.blind ? Math.max(waitMs, openMs(target, curve)) : waitMs;
 }

@@ -14,7 +14,7 @@ import type { BreakerTally } from '../policy/breaker.ts';
 import { contextLimit } from '../policy/filter.ts';
 import { tokenFigures } from '../policy/tokens.ts';
 import { TYPICAL_TOKENS } from '../policy/unknown.ts';
-import { runningNow } from './core-load.ts';
+import { othersUnacked } from './core-load.ts';
 import type { ReplicaState, TargetState } from './core-state.ts';
 
 /** Figures of a target, each a column of the block; NaN is unknown. */
@@ -253,9 +253,11 @@ function toldBy(target: TargetState, report: ReplicaReport): number {
   return bits;
 }
 
-function isFilled(target: TargetState, { runningMax }: ReplicaReport): boolean {
-  const running = runningNow(target);
-  return running !== null && runningMax !== null && running >= runningMax;
+function isFilled(target: TargetState, { running, runningMax }: ReplicaReport): boolean {
+  if (running === null || runningMax === null) return false;
+  let inside = running + (othersUnacked(target)?.requests ?? 0);
+  for (const { facts } of target.unacked) inside += facts.requests ?? 1;
+  return inside >= runningMax;
 }
 
 function isSame(a: CostCurve | null, b: CostCurve | null): boolean {

@@ -180,7 +180,7 @@ export function noteOthersAcked(
     target.others ??= new OthersWork();
     target.others.acknowledged(router, seq);
   }
-  target.replica.pool.roster.touch(target);
+  touch(target);
 }
 
 function hear(state: RegionalState, sibling: Sibling, said: SiblingSend): void {
@@ -206,6 +206,8 @@ function endHeard(sibling: Sibling, no: number): void {
   sibling.sends.delete(no);
   heard.work.ended(heard.send);
   touch(heard.target);
+  // What waits here may have room there now.
+  heard.target.replica.pool.dirty = true;
 }
 
 function forgetSends(sibling: Sibling): void {
@@ -214,7 +216,5 @@ function forgetSends(sibling: Sibling): void {
 
 /** What waits there is another thing now. */
 function touch(target: TargetState): void {
-  const { pool } = target.replica;
-  pool.roster.touch(target);
-  pool.dirty = true;
+  target.replica.pool.roster.touch(target);
 }

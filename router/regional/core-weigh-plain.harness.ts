@@ -64,7 +64,8 @@ function weighWithout(
         kvUsageRatio: report?.kvUsageRatio ?? common.kvUsageRatio,
         preemptionsPerMin: report?.preemptionsPerMin ?? null,
         meanPromptMs: meanPromptMs(curve, request.pool),
-        delayMs: (request.pool.sight.crowding(settings) - 1) * sumsMs(fallback().curve, share.sums),
+        delayMs:
+          (request.pool.sight.crowding(settings, view) - 1) * sumsMs(fallback().curve, share.sums),
       },
       settings,
     );

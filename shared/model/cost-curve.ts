@@ -35,15 +35,14 @@ export function addToSums(sums: PrefillSums, uncached: number, cached: number): 
   sums.context += uncached * (cached + uncached / 2);
 }
 
-/** ms of prefill for two queues as one. */
-export function togetherMs(curve: CostCurve, one: PrefillSums, other: PrefillSums): number {
+/** Two queues as one, until the next call: it is asked for every target of every decision, and makes no object. */
+export function together(one: PrefillSums, other: PrefillSums): Readonly<PrefillSums> {
   TOGETHER.uncached = one.uncached + other.uncached;
   TOGETHER.prompt = one.prompt + other.prompt;
   TOGETHER.context = one.context + other.context;
-  return sumsMs(curve, TOGETHER);
+  return TOGETHER;
 }
 
-/** Asked for every target of every decision: never a new object. */
 const TOGETHER = emptySums();
 
 /** ms of prefill for a whole queue: the steps share their base. 0 for nothing. */
