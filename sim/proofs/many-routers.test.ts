@@ -16,6 +16,15 @@ test('eight routers answer as soon as one, and find as much in the caches', () =
   expect(failuresOf(ONE, many, 1.15)).toEqual([]);
 });
 
+test('nor do reports that are a second late part them, where they tell each other what they send', () => {
+  const plan = { seed: 2, perS: PER_S, forMs: FOR_MS, age: 'late' } as const;
+  const one = figuresOf([serve({ ...plan, routers: 1 })]);
+  const told = figuresOf([serve({ ...plan, routers: 8 })]);
+  expect(failuresOf(one, told, 1.3)).toEqual([]);
+  const cut = figuresOf([serve({ ...plan, routers: 8, cut: true })]);
+  expect(failuresOf(one, cut, 1.5)).not.toEqual([]);
+});
+
 test.each(['random_pick', 'private_index'] as const)('they do not with %s', (control) => {
   const many = figuresOf([serve({ seed: 2, routers: 8, perS: PER_S, forMs: FOR_MS, control })]);
   expect(failuresOf(ONE, many, 1.15)).not.toEqual([]);
