@@ -53,7 +53,7 @@ function measure(replicas: number, routers: number): Row {
       agent = new AgentMeter(world.agents[0]);
     },
   });
-  const figures = replay('router-0', events, volume.fromMs);
+  const figures = replay(volume.world.routers[0]?.id ?? '', events, volume.fromMs);
   const perS = (value: number): number => Math.round((10 * value) / figures.seconds) / 10;
   const share = (ms: number): number => Math.round((1_000 * ms) / figures.seconds / 1_000) / 10;
   say(`${replicas} replicas, ${routers} routers, one router per second of ${figures.seconds} s:`);
@@ -62,14 +62,19 @@ function measure(replicas: number, routers: number): Row {
     const times = `${(1_000 * p50).toFixed(1)} µs at p50, ${share(sum(ms))} % by the clock`;
     say(`  ${kind.padEnd(14)} ${perS(ms.length)} /s  ${times}`);
   }
-  const { messages, bytes } = volume.wire.total;
+  const { siblings } = volume;
+  // Between routers each message is sent by one and heard by another.
+  const messages = volume.wire.total.messages + 2 * siblings.messages;
+  const bytes = volume.wire.total.bytes + 2 * siblings.bytes;
   return {
     ...{ cell: `${replicas}x${routers}`, arm: 'spillway' },
     requestsPerS: perS(volume.requests / routers),
     cachedShare: Math.round(1_000 * volume.cachedShare) / 1_000,
     messagesPerS: perS(messages / routers),
     bytesPerS: perS(bytes / routers),
-    bytesPerSPerAgent: perS(bytes / replicas),
+    siblingMessagesPerS: perS((2 * siblings.messages) / routers),
+    siblingBytesPerS: perS((2 * siblings.bytes) / routers),
+    bytesPerSPerAgent: perS(volume.wire.total.bytes / replicas),
     coreShare: share(figures.cpuMs),
     agentEventsPerS: Math.round((10_000 * agent.figures.events) / volume.world.nowMs) / 10,
     agentEventUsP50: Math.round(10_000 * agent.figures.eventMsP50) / 10,

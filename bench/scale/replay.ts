@@ -2,7 +2,7 @@
 // the rest of the region in the same process.
 //
 // The recording is every event that the router's core was given in the virtual world, in order, with
-// agents' messages as frames. The replay decodes the frames, gives the events to a fresh core at the
+// agents' and siblings' messages as frames. The replay decodes the frames, gives the events to a fresh core at the
 // same times, and encodes what it sends; equal randomness makes it decide as it did.
 
 import { seededRandom } from '../../shared/lib/random.ts';
@@ -13,6 +13,7 @@ import {
   encodeAgentMessage,
   encodeRouterMessage,
 } from '../../shared/protocol/codec.ts';
+import { decodeSiblingChild, encodeSiblingMessage } from '../../shared/protocol/sibling-codec.ts';
 import { RegionalCore } from '../../router/regional/core.ts';
 import type { RouterEffect, RouterEvent } from '../../router/regional/events.ts';
 import type { RouterHost } from '../../sim/world/router-host.ts';
@@ -20,7 +21,8 @@ import { WORLD_POOL } from '../../sim/world/world.ts';
 
 export type Recorded =
   | { readonly atMs: number; readonly event: RouterEvent }
-  | { readonly atMs: number; readonly link: LinkId; readonly frame: Uint8Array };
+  | { readonly atMs: number; readonly link: LinkId; readonly frame: Uint8Array }
+  | { readonly atMs: number; readonly link: LinkId; readonly siblingFrame: Uint8Array };
 
 const SEED = 11;
 
@@ -41,11 +43,14 @@ function coreOf(name: string): RegionalCore {
 /** Puts a core of known randomness into the router, before its first event, and keeps what it is given. */
 export function record(router: RouterHost): Recorded[] {
   const events: Recorded[] = [];
-  const core = coreOf(router.name);
+  const core = coreOf(router.id);
   const handle = core.handle.bind(core);
   core.handle = (event: RouterEvent, nowMs: number): RouterEffect[] => {
     if (event.kind === 'message') {
       events.push({ atMs: nowMs, link: event.link, frame: encodeAgentMessage(event.message) });
+    } else if (event.kind === 'siblingMessage') {
+      const siblingFrame = encodeSiblingMessage(event.message);
+      events.push({ atMs: nowMs, link: event.link, siblingFrame });
     } else {
       events.push({ atMs: nowMs, event });
     }
@@ -93,30 +98,39 @@ export function replay(name: string, events: readonly Recorded[], fromMs: number
 
 function step(core: RegionalCore, one: Recorded, meter: Meter): void {
   const begun = performance.now();
-  let event: RouterEvent;
-  let kind: string;
-  if ('frame' in one) {
-    const decoded = decodeAgentMessage(one.frame);
-    if (!decoded.ok || decoded.message.kind === 'hello') throw new Error('not a message');
-    meter.receivedBytes += one.frame.length;
-    event = { kind: 'message', link: one.link, message: decoded.message };
-    kind = decoded.message.kind;
-  } else {
-    event = one.event;
-    kind = event.kind;
-  }
+  const { event, kind, bytes } = eventOf(one);
+  meter.receivedBytes += bytes;
   const decodedAt = performance.now();
   const effects = core.handle(event, one.atMs);
   core.nextWakeMs();
   const handledAt = performance.now();
-  for (const effect of effects) {
-    if (effect.kind === 'send') meter.sentBytes += encodeRouterMessage(effect.message).length;
-  }
+  for (const effect of effects) meter.sentBytes += sentBytes(effect);
   const encodedAt = performance.now();
   meter.add('decode', decodedAt - begun);
   meter.add(kind, handledAt - decodedAt);
   meter.add('encode', encodedAt - handledAt);
   meter.longestMs = Math.max(meter.longestMs, encodedAt - begun);
+}
+
+function eventOf(one: Recorded): { event: RouterEvent; kind: string; bytes: number } {
+  if ('event' in one) return { event: one.event, kind: one.event.kind, bytes: 0 };
+  if ('siblingFrame' in one) {
+    const decoded = decodeSiblingChild(one.siblingFrame);
+    if (!decoded.ok || decoded.message.kind === 'hello') throw new Error('not a message');
+    const event = { kind: 'siblingMessage', link: one.link, message: decoded.message } as const;
+    return { event, kind: 'siblingMessage', bytes: one.siblingFrame.length };
+  }
+  const decoded = decodeAgentMessage(one.frame);
+  if (!decoded.ok || decoded.message.kind === 'hello') throw new Error('not a message');
+  const event = { kind: 'message', link: one.link, message: decoded.message } as const;
+  return { event, kind: decoded.message.kind, bytes: one.frame.length };
+}
+
+/** What all siblings are told is encoded once. */
+function sentBytes(effect: RouterEffect): number {
+  if (effect.kind === 'send') return encodeRouterMessage(effect.message).length;
+  if (effect.kind !== 'tellSiblings' && effect.kind !== 'sendSibling') return 0;
+  return encodeSiblingMessage(effect.message).length;
 }
 
 class Meter {

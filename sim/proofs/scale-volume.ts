@@ -106,6 +106,8 @@ export interface VolumeFigures {
   /** When counting began, ms. */
   readonly fromMs: number;
   readonly wire: CountingWire;
+  /** Between routers; each is sent by one and heard by another. */
+  readonly siblings: Volume;
   readonly requests: number;
   readonly cachedShare: number;
   readonly seconds: number;
@@ -128,6 +130,7 @@ export function measureVolume(options: VolumeOptions): VolumeFigures {
   world.clients(SCALE_SHAPE).openLoop(perS);
   world.run(options.warmMs);
   wire.reset();
+  const siblings = { ...world.siblings?.sent };
   const fromMs = world.nowMs;
   const before = world.recorder.rows.length;
   world.run(options.forMs);
@@ -143,6 +146,10 @@ export function measureVolume(options: VolumeOptions): VolumeFigures {
     world,
     fromMs,
     wire,
+    siblings: {
+      messages: (world.siblings?.sent.messages ?? 0) - (siblings.messages ?? 0),
+      bytes: (world.siblings?.sent.bytes ?? 0) - (siblings.bytes ?? 0),
+    },
     requests: rows.length,
     cachedShare: cached / prompt,
     seconds: options.forMs / 1_000,

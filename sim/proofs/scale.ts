@@ -7,11 +7,12 @@
 //   heard     ≤ 2 an agent: one a scrape
 //   ledger    3 messages an attempt
 //   bytes     of a report ≤ 1,400, of a delta ≤ 400, of an attempt's three ≤ 1,200
+//   siblings  50 messages a second to each, and as many from each; 250 bytes of an attempt to each
 //
 // Control: agents that go on at the interval of a small region.
 
 import type { Proof, ProofOutcome, ProofRow } from './proof.ts';
-import { measureVolume, type Kind, type VolumeFigures } from './scale-volume.ts';
+import { measureVolume, type Kind, type Volume, type VolumeFigures } from './scale-volume.ts';
 
 export interface ScaleShape {
   readonly replicas: number;
@@ -28,6 +29,9 @@ const SLACK = 1.25;
 const REPORT_BYTES = 1_400;
 const PREFIX_BYTES = 400;
 const ATTEMPT_BYTES = 1_200;
+/** To one sibling: a send and its end, and the message around them. */
+const SIBLING_ATTEMPT_BYTES = 250;
+const SIBLING_MESSAGES_PER_S = 50;
 
 export const SCALE_PROOF: Proof = {
   name: 'scale',
@@ -59,7 +63,7 @@ export function failuresOf(shape: ScaleShape, figures: VolumeFigures): string[] 
   const each = (kind: Kind): number => bytesEach(figures, kind);
   const attempts = perS('sent');
   const attemptBytes = each('sent') + each('firstToken') + each('ended');
-  const bounds: [what: string, value: number, most: number][] = [
+  const bounds: Bound[] = [
     ['reports a second', perS('report'), SLACK * REPORTS_PER_S],
     ['prefix messages a second', perS('prefix'), SLACK * REPORTS_PER_S],
     ['echoes a second', perS('heard'), 2 * shape.replicas],
@@ -67,10 +71,28 @@ export function failuresOf(shape: ScaleShape, figures: VolumeFigures): string[] 
     ['bytes of a report', each('report'), REPORT_BYTES],
     ['bytes of a prefix message', each('prefix'), PREFIX_BYTES],
     ['ledger bytes of an attempt', attemptBytes, ATTEMPT_BYTES],
+    ...siblingBounds(shape, figures, attempts),
   ];
   return bounds
     .filter(([, value, most]) => !(value <= most))
     .map(([what, value, most]) => `${what}: ${value.toFixed(1)}, at most ${most.toFixed(1)}`);
+}
+
+type Bound = [what: string, value: number, most: number];
+
+function siblingBounds(shape: ScaleShape, figures: VolumeFigures, attempts: number): Bound[] {
+  const others = shape.routers - 1;
+  const { messages, bytes } = siblingsPerS(shape, figures);
+  return [
+    ['messages of siblings a second', messages, 2 * SIBLING_MESSAGES_PER_S * others],
+    ['sibling bytes of attempts', bytes, 2 * SIBLING_ATTEMPT_BYTES * others * attempts],
+  ];
+}
+
+/** Sent and heard by one router. */
+function siblingsPerS({ routers }: ScaleShape, { siblings, seconds }: VolumeFigures): Volume {
+  const each = 2 / seconds / routers;
+  return { messages: each * siblings.messages, bytes: each * siblings.bytes };
 }
 
 export function rowsOf(shape: ScaleShape, figures: VolumeFigures): ProofRow[] {
@@ -87,16 +109,24 @@ export function rowsOf(shape: ScaleShape, figures: VolumeFigures): ProofRow[] {
       bytesPerSPerLink: Math.round((messagesPerS * bytes) / replicas),
     };
   });
-  const { messages, bytes } = figures.wire.total;
-  const perRouter = figures.seconds * routers;
-  const total: ProofRow = {
-    ...{ replicas, routers, kind: 'all' },
-    messagesPerSPerRouter: round(messages / perRouter),
-    bytesEach: Math.round(bytes / messages),
-    bytesPerSPerRouter: Math.round(bytes / perRouter),
-    bytesPerSPerLink: Math.round(bytes / perRouter / replicas),
+  const siblings = siblingsPerS(shape, figures);
+  const { wire, seconds } = figures;
+  const all = {
+    messages: wire.total.messages / seconds / routers + siblings.messages,
+    bytes: wire.total.bytes / seconds / routers + siblings.bytes,
   };
-  return [...rows, total];
+  return [...rows, rowOf(shape, 'siblings', siblings), rowOf(shape, 'all', all)];
+}
+
+/** Of what one router sends and hears in a second. */
+function rowOf({ replicas, routers }: ScaleShape, kind: string, perS: Volume): ProofRow {
+  return {
+    ...{ replicas, routers, kind },
+    messagesPerSPerRouter: round(perS.messages),
+    bytesEach: perS.messages === 0 ? 0 : Math.round(perS.bytes / perS.messages),
+    bytesPerSPerRouter: Math.round(perS.bytes),
+    bytesPerSPerLink: Math.round(perS.bytes / replicas),
+  };
 }
 
 function perSecond(shape: ScaleShape, { wire, seconds }: VolumeFigures, kind: Kind): number {

@@ -81,6 +81,8 @@ export class World {
   readonly engines: readonly EngineHost[];
   readonly agents: readonly AgentHost[];
   readonly routers: readonly RouterHost[];
+  /** Between its routers; null where they are cut. */
+  readonly siblings: SiblingLinks | null;
   readonly #options: WorldOptions;
   #clients = 0;
 
@@ -94,10 +96,8 @@ export class World {
     this.routers = Array.from({ length: full.routers }, (_, index) => this.#router(index));
     const agents = Math.ceil(full.replicas / full.enginesPerAgent);
     this.agents = Array.from({ length: agents }, (_, index) => this.#agent(index));
-    if (full.siblings !== null) {
-      const siblings = new SiblingLinks(this.context, full.siblings);
-      for (const router of this.routers) router.joins(siblings);
-    }
+    this.siblings = full.siblings === null ? null : new SiblingLinks(this.context, full.siblings);
+    for (const router of this.routers) if (this.siblings !== null) router.joins(this.siblings);
     for (const router of this.routers) this.context.addCheck(() => router.check());
     for (const router of this.routers) router.start();
     for (const agent of this.agents) agent.start();
