@@ -114,12 +114,6 @@ export interface LinkServer<Parent extends AnyMessage = RouterMessage> {
   close(): Promise<void>;
 }
 
-/** The log's words. */
-const REFUSED = {
-  agent: 'agent refused',
-  region: 'region refused',
-  router: 'router refused',
-} as const;
 /** Of the ids of links. */
 const LINK_PREFIX = { agent: 'in', region: 'in', router: 'sibling' } as const;
 const MAX_LINKS = 4_096;
@@ -505,7 +499,15 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
     if (verdict !== 'accept') {
       const { words, log } = this.#options;
       const fields = { ...words.named(hello), remoteAddress: peer.remoteAddress, reason: verdict };
-      log.warn(fields, REFUSED[words.child]);
+      const { child } = words;
+      log.warn(
+        fields,
+        child === 'agent'
+          ? 'agent refused'
+          : child === 'region'
+            ? 'region refused'
+            : 'router refused',
+      );
       return peer.socket.close(verdict);
     }
     peer.phase = 'up';

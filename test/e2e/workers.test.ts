@@ -130,6 +130,10 @@ describe('two workers', () => {
     expect(await body.text()).toContain('[+] worker 1: ready\n[+] worker 2: ready\nready\n');
   });
 
+  test('tell each other what they send', async () => {
+    await fleet.whenStatus(({ siblings: { heard, told } }) => heard === 1 && told === 1);
+  });
+
   test('share connections evenly, those of one pool too', async () => {
     const dispatcher = new Agent({ connections: 64, pipelining: 1 });
     const bodies = await Promise.all(
@@ -190,7 +194,7 @@ async function explained(
 }
 
 describe('a worker killed', () => {
-  test('cuts its own streams alone, and comes back linked', async () => {
+  test('cuts its own streams alone, and comes back linked, with the other worker too', async () => {
     await settled();
     const streams = openStreams(8);
     const workers = await whenOpen(8);

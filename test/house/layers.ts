@@ -14,7 +14,7 @@ export interface Layer {
 const PURE_SHARED = /^shared\/(model|lib|ports|errors\.ts)/;
 const SHARED = /^shared\//;
 /** Types alone: the words of the link, and of what happens to a core. */
-const WORDS = /^shared\/protocol\/(region-)?(messages|limits)\.ts$/;
+const WORDS = /^shared\/protocol\/((region|sibling)-)?(messages|limits)\.ts$/;
 const HASHING = ['xxhash-wasm', 'node:crypto'];
 
 export const LAYERS: readonly Layer[] = [

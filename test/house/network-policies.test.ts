@@ -34,20 +34,23 @@ describe('network policies', () => {
     }
   });
 
-  it('let clients, agents and Prometheus reach routers, each its own port', () => {
+  it('let clients, agents, other routers and Prometheus reach routers, each its own port', () => {
     expect(flows('router', 'ingress')).toEqual(
       [
         `engine ${links}`,
         `engine ${further}`,
+        `router ${links}`,
+        `router ${further}`,
         `kubernetes.io/metadata.name=monitoring ${admin}`,
         `spillway-clients=true ${clients}`,
       ].toSorted(),
     );
   });
 
-  it('let routers reach engines and the agents beside them, for the address proof', () => {
+  it('let routers reach engines, the agents beside them, for the address proof, and each other', () => {
+    const siblings = [`router ${links}`, `router ${further}`];
     expect(flows('router', 'egress')).toEqual(
-      [DNS, DNS, `engine ${engine}`, `engine ${agent}`].toSorted(),
+      [DNS, DNS, `engine ${engine}`, `engine ${agent}`, ...siblings].toSorted(),
     );
     expect(flows('engine', 'ingress')).toEqual(
       [
