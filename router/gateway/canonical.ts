@@ -70,7 +70,7 @@ const ID_KEYS = 'ids/1';
 export type JsonObject = Readonly<Record<string, unknown>>;
 export type PromptInput = string | readonly number[];
 
-export interface LiftedContext {
+interface LiftedContext {
   readonly texts: LiftedTexts;
   readonly seed: ChainSeed;
 }

@@ -9,7 +9,7 @@
 export type TextForm = 'text' | 'json';
 
 /** Where a stretch ended. */
-export interface Stretch {
+interface Stretch {
   /** First byte that was not read. */
   readonly at: number;
   /** Bytes written. */

@@ -28,7 +28,7 @@ export interface LaidPrompt {
   readonly facts: ChainFacts;
 }
 
-export interface LongPromptContext {
+interface LongPromptContext {
   readonly hasher: ChainHasher;
   readonly seed: ChainSeed;
   /** Where the texts stand. */

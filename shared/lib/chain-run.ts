@@ -6,7 +6,7 @@
 import { CHUNK_BYTES, type PromptChain, type TurnEnd } from '../model/prompt.ts';
 
 /** XXH64 of the bytes with that seed. */
-export type Hash64 = (bytes: Uint8Array, seed: bigint) => bigint;
+type Hash64 = (bytes: Uint8Array, seed: bigint) => bigint;
 
 /** What a chain says of its prompt beside the hashes. */
 export interface ChainFacts {

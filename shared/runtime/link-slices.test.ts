@@ -15,7 +15,7 @@ test('work of one turn ends when its time is over, and what is left goes on in t
     if (slices.isOver('links')) slices.later('links', work(name, ms));
     else slices.run(work(name, ms));
   };
-  for (const name of ['a', 'b', 'c', 'd', 'e']) bring(name, 3);
+  for (const name of ['a', 'b', 'c', 'd', 'e']) bring(name, 1.5);
   expect(done).toEqual(['a', 'b']);
   await turn();
   expect(done).toEqual(['a', 'b', 'c', 'd']);
@@ -113,4 +113,35 @@ test('what a peer says before it closes is heard, though it has to wait, and its
   while (seen.at(-1) !== 'shutting_down') await turn();
   expect(seen).toEqual([...Array.from({ length: 30 }, () => 'bye'), 'shutting_down']);
   await router.server.close();
+});
+
+test('work in steps takes a millisecond of its turn, and lets others of its lane go before it goes on', async () => {
+  let nowMs = 0;
+  const slices = new LinkSlices(() => nowMs);
+  const done: string[] = [];
+  function* steps(name: string, count: number): Generator<void, string> {
+    for (let step = 0; step < count; step += 1) {
+      done.push(name);
+      nowMs += 0.5;
+      yield;
+    }
+    return name;
+  }
+  const first = slices.inSteps('bodies', steps('a', 5));
+  const second = slices.inSteps('bodies', steps('b', 3));
+  expect(done).toEqual(['a', 'a']);
+  await turn();
+  expect(done).toEqual(['a', 'a', 'a', 'a', 'b', 'b']);
+  expect(await Promise.all([first, second])).toEqual(['a', 'b']);
+  expect(done.slice(6)).toEqual(['a', 'b']);
+});
+
+test('a step that fails is the end of its work, and of no other', async () => {
+  const slices = new LinkSlices(() => 0);
+  function* failing(): Generator<void, string> {
+    yield;
+    throw new Error('no');
+  }
+  await expect(slices.inSteps('bodies', failing())).rejects.toThrow('no');
+  expect(await slices.inSteps('bodies', [].values() as Iterator<void, string>)).toBeUndefined();
 });

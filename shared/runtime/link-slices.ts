@@ -7,7 +7,7 @@
 // adds work stops reading what brought it, so that what waits is bounded.
 
 /** ms of one turn: a stream's chunk waits no longer for it and the work that is over it, of 1 to 4 ms, seldom 30. */
-const SLICE_MS = 4;
+const SLICE_MS = 2;
 
 /** ms of steps that are done at once, before others of the lane have their turn. */
 const STEPS_MS = 1;

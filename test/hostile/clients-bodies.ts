@@ -163,7 +163,7 @@ function compressed(encoding: string, body: Buffer): Buffer {
   return wirePost(body, ['content-type: application/json', `content-encoding: ${encoding}`]);
 }
 
-export const HOSTILE_BODIES: readonly HostileRequest[] = [
+const JSON_BODIES: readonly HostileRequest[] = [
   ...BROKEN_JSON.map(([name, body]) => bad(name, body)),
   ...NOT_AN_OBJECT.map((body) => bad(body, body, 'invalid_request')),
   ...WRONG_TYPES.map(([member, value]) => {
@@ -200,6 +200,26 @@ export const HOSTILE_BODIES: readonly HostileRequest[] = [
   ),
   bad('half a character at the end', Buffer.concat([Buffer.from(chat({})), Buffer.from([0xe2])])),
   bad('UTF-16', Buffer.from(chat({}), 'utf16le')),
+];
+
+const HEAD_END = '\r\n\r\n';
+const LONG_MEMBER = Buffer.from(`"documents":["${'long '.repeat(80_000)}"],`);
+
+/** The same in a body that is large, and read as such; null where it would no longer be the same. */
+function large({ bytes: small, ...entry }: HostileRequest): HostileRequest | null {
+  const sent = small();
+  const head = sent.indexOf(HEAD_END) + HEAD_END.length;
+  const path = /^POST (\S+)/.exec(sent.toString('latin1', 0, head))?.[1];
+  // What comes behind the brace has a member to follow.
+  if (sent.toString('latin1', head, head + 2) !== '{"') return null;
+  const body = [sent.subarray(head, head + 1), LONG_MEMBER, sent.subarray(head + 1)];
+  const bytes = (): Buffer => wirePost(Buffer.concat(body), undefined, path);
+  return { ...entry, name: `${entry.name}, and 400 KB`, bytes };
+}
+
+export const HOSTILE_BODIES: readonly HostileRequest[] = [
+  ...JSON_BODIES,
+  ...JSON_BODIES.map(large).filter((entry) => entry !== null),
   ...SIZES,
   ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', '\ud800', 'a'.repeat(100_000)].map(
     (model): HostileRequest => ({
