@@ -23,7 +23,7 @@ beforeAll(async () => {
 const MARK = markOf('0123456789abcdef0123456789abcdef');
 const context = () => ({
   canonicaliser,
-  jsonDepth: 8,
+  jsonDepth: 7,
   idMembers: ['metadata.session_id', 'user'],
   seedOf: () => ({ saltGroup: 't', lora: null }),
 });
@@ -76,6 +76,7 @@ function liftedTexts(bytes: Buffer): number {
 // ── bodies, in JSON as clients may write it ──────────────────────────────────────────────────────────────
 
 const LONG = 700;
+const SOME = { minLength: 1, maxLength: 5 };
 /** A piece of a string's content as it is written: plain, escaped in every way, and what is no text. */
 const written = fc.oneof(
   { weight: 6, arbitrary: fc.string({ unit: 'grapheme', maxLength: 30 }).map(contentOf) },
@@ -174,13 +175,19 @@ const member = fc.oneof(
     '"tool_choice":"none"',
   ),
 );
-const body = fc
-  .tuple(fc.array(member, { minLength: 1, maxLength: 5 }), fc.boolean(), space)
-  .map(([members, behind, gap]) => {
-    const model = `"model":${gap}"m"`;
-    const all = behind ? [...members, model] : [model, ...members];
-    return Buffer.from(`${gap}{${gap}${all.join(`${gap},${gap}`)}${gap}}${gap}`);
-  });
+/** Mostly such as may stand beside each other. */
+const members = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.uniqueArray(member, { ...SOME, selector: (each) => each.split(':', 1)[0] }),
+  },
+  fc.array(member, SOME),
+);
+const body = fc.tuple(members, fc.boolean(), space).map(([some, behind, gap]) => {
+  const model = `"model":${gap}"m"`;
+  const all = behind ? [...some, model] : [model, ...some];
+  return Buffer.from(`${gap}{${gap}${all.join(`${gap},${gap}`)}${gap}}${gap}`);
+});
 const route = fc.constantFrom<ApiRoute>('chat', 'completions', 'tokenize');
 const shares = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 6 });
 
@@ -218,6 +225,28 @@ describe('a body in pieces', () => {
       }),
       { numRuns: 600 },
     );
+  });
+
+  test('is refused where one of its long texts is no JSON', () => {
+    for (const wrong of ['\n', '\u0000', '\\x', '\\u12g4', '\\u']) {
+      const bytes = Buffer.from(`${FIRST}${PLAIN}${wrong}${PLAIN}${LAST}`);
+      expect(inSteps('chat', bytes, [400])).toMatchObject({ code: 'invalid_json' });
+      expect(inSteps('chat', bytes, [400])).toEqual(atOnce('chat', bytes));
+    }
+    const latin1 = Buffer.from(`${FIRST}${PLAIN}é${LAST}`, 'latin1');
+    expect(inSteps('chat', latin1)).toEqual(atOnce('chat', latin1));
+  });
+
+  test('has the digests of its parts, also where a slice of one ends within a character', () => {
+    for (const before of [16_300, 16_330, 32_700, 65_536]) {
+      for (let shift = 0; shift < 64; shift += 1) {
+        const url = `${'x'.repeat(before + shift)}🙂\\ud83d\\ude42${PLAIN}`;
+        const bytes = Buffer.from(
+          `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":"${url}"}]}]}`,
+        );
+        expect(inSteps('chat', bytes)).toEqual(atOnce('chat', bytes));
+      }
+    }
   });
 
   test('may be cut anywhere', () => {
