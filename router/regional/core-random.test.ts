@@ -233,6 +233,9 @@ class Books {
         case 'extend':
         case 'sendGlobal':
         case 'closeGlobal':
+        case 'sendSibling':
+        case 'tellSiblings':
+        case 'closeSibling':
         case 'probe':
         case 'limit':
         case 'log':
