@@ -52,11 +52,11 @@ export interface Progress {
 
 export interface ExchangeEnd {
   readonly outcome: Outcome;
-  readonly status?: number;
-  readonly code?: string | null;
+  readonly status: number | null;
+  readonly code: string | null;
   readonly usage: Usage | null;
   /** The error had to be an event. */
-  readonly late?: boolean;
+  readonly late: boolean;
 }
 
 export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
@@ -68,8 +68,8 @@ export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
     tenant: loggedTenant(facts.tenant),
     route: progress.route,
     outcome: end.outcome,
-    status: end.status ?? null,
-    code: end.code ?? null,
+    status: end.status,
+    code: end.code,
     cause: end.outcome === 'complete' ? null : progress.lastCause,
     model: progress.model,
     stream: progress.stream,
@@ -85,7 +85,7 @@ export function recordOf(progress: Progress, end: ExchangeEnd): RequestRecord {
     promptTokens: end.usage?.promptTokens ?? null,
     cachedTokens: end.usage?.cachedTokens ?? null,
     completionTokens: end.usage?.completionTokens ?? null,
-    lateError: end.late === true,
+    lateError: end.late,
   };
 }
 

@@ -128,17 +128,15 @@ export class Exchange<
     this.attempts += 1;
     this.attemptMs = now;
     this.firstAttemptMs ??= now;
-    if (this.queueMs === null) {
-      this.queueMs = now - this.facts.arrivedMs;
-      deps.metrics.observe('queue_wait_seconds', this.queueMs / 1_000, this.place);
-    } else {
-      const cause = this.lastCause ?? 'unknown';
-      deps.metrics.add('retries_total', { ...this.place, cause });
-    }
-    const { facts } = this;
+    const isFirst = this.queueMs === null;
+    this.queueMs ??= now - this.facts.arrivedMs;
+    const { facts, place, queueMs, lastCause } = this;
     const order = deps.words.order({ facts, request, room: deps.room }, attempt);
     this.upstream = new Upstream(order, this);
     this.upstream.start();
+    // Counted once it is on its way: the engine is not to wait for it.
+    if (isFirst) deps.metrics.observe('queue_wait_seconds', queueMs / 1_000, place);
+    else deps.metrics.add('retries_total', { ...place, cause: lastCause ?? 'unknown' });
   }
 
   /** How long the core took over its arrival. */
@@ -359,9 +357,13 @@ export class Exchange<
       const cachedTokens = deps.words.cachedTokens(attempt);
       countUsage(deps.metrics, { usage, cachedTokens, place: this.place });
     }
-    const placeFields = deps.words.logFields(attempt, this.decision);
-    const progress = { ...this.progress(), placeFields };
-    const record = recordOf(progress, { ...end, outcome, usage });
+    const record = recordOf(this.progress(), {
+      outcome,
+      status: end?.status ?? null,
+      code: end?.code ?? null,
+      usage,
+      late: end?.late === true,
+    });
     deps.over(this, record, levelOf(record));
   }
 
@@ -392,14 +394,20 @@ export class Exchange<
   }
 
   /** What there is to say of it so far. */
-  private progress(): Omit<Progress, 'placeFields'> {
-    const { facts, attempts, attemptMs, queueMs, firstTokenMs, lastCause } = this;
-    const { route, model, stream } = this;
-    const reason = this.decision?.reason ?? null;
-    const nowMs = this.deps.nowMs();
+  private progress(): Progress {
     return {
-      ...{ facts, route, model, stream, attempts, reason },
-      ...{ attemptMs, queueMs, firstTokenMs, lastCause, nowMs },
+      facts: this.facts,
+      route: this.route,
+      model: this.model,
+      stream: this.stream,
+      attempts: this.attempts,
+      reason: this.decision?.reason ?? null,
+      placeFields: this.deps.words.logFields(this.attempt, this.decision),
+      attemptMs: this.attemptMs,
+      queueMs: this.queueMs,
+      firstTokenMs: this.firstTokenMs,
+      lastCause: this.lastCause,
+      nowMs: this.deps.nowMs(),
     };
   }
 }

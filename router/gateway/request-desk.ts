@@ -1,6 +1,7 @@
 // Where generation requests come in: body within limits, parsed once, told to the core, and kept as an open
 // exchange until it ends. The core's effects on requests find their exchange here.
 
+import type { ServerResponse } from 'node:http';
 import { ChurnMap } from '../../shared/lib/churn.ts';
 import { FleetError, type LogLevel } from '../../shared/errors.ts';
 import type { LeaseId, RequestId } from '../../shared/model/ids.ts';
@@ -189,18 +190,12 @@ export class RequestDesk<
 
   // ── from the core ────────────────────────────────────────────────────────────────────────────────────
 
+  /** Counted once it is on its way: the engine is not to wait for it. */
   attempt(attempt: Attempt, decision: Decision): void {
-    this.countDecision(decision);
-    const exchange = this.open.get(attempt.request);
-    if (exchange === undefined) return this.endUnsent(attempt.lease);
-    this.leases.set(attempt.lease, exchange);
     try {
-      exchange.send(attempt, decision);
-    } catch (error) {
-      // A bug met on behalf of one request costs that request only, and what never left has nobody else to end it.
-      exchange.breakOff('internal');
-      if (this.leases.has(attempt.lease)) this.endUnsent(attempt.lease);
-      throw error;
+      this.send(attempt, decision);
+    } finally {
+      this.countDecision(decision);
     }
   }
 
@@ -223,6 +218,20 @@ export class RequestDesk<
   }
 
   // ── privates ─────────────────────────────────────────────────────────────────────────────────────────
+
+  private send(attempt: Attempt, decision: Decision): void {
+    const exchange = this.open.get(attempt.request);
+    if (exchange === undefined) return this.endUnsent(attempt.lease);
+    this.leases.set(attempt.lease, exchange);
+    try {
+      exchange.send(attempt, decision);
+    } catch (error) {
+      // A bug met on behalf of one request costs that request only, and what never left has nobody else to end it.
+      exchange.breakOff('internal');
+      if (this.leases.has(attempt.lease)) this.endUnsent(attempt.lease);
+      throw error;
+    }
+  }
 
   private async read(route: ApiRoute, call: Call, hold: BodyHold): Promise<Buffer | LiftedBody> {
     const { limits, conversationIds } = this.reloadable;
@@ -315,10 +324,6 @@ export class RequestDesk<
       { request, reply: call.reply, hold },
     );
     this.open.set(call.id, exchange);
-    this.deadlines.add(exchange);
-    response.on('close', () => {
-      if (!response.writableFinished) exchange.clientGone();
-    });
     const postedMs = clock.nowMs();
     const { id, tenant, tier } = call;
     const { headers } = asked;
@@ -326,6 +331,16 @@ export class RequestDesk<
     const asking = { id, headers, patience, spentMs, tenant, tier };
     this.deps.post({ kind: 'arrived', request: this.routeRequest(asking, request) });
     exchange.decided(clock.nowMs() - postedMs);
+    this.watch(exchange, response);
+  }
+
+  /** Once its request is on its way: the engine is not to wait for it. A refused one is over by now. */
+  private watch(exchange: Exchange<Attempt, Decision>, response: ServerResponse): void {
+    if (!this.open.has(exchange.id)) return;
+    this.deadlines.add(exchange);
+    response.on('close', () => {
+      if (!response.writableFinished) exchange.clientGone();
+    });
   }
 
   private routeRequest(

@@ -24,33 +24,38 @@ interface Cut {
 export function spliceMembers(bytes: Buffer, scan: Scanned, edits: Edits): Buffer {
   const cuts = cutsOf(scan, edits);
   if (cuts.length === 0) return bytes;
-  const pieces: Uint8Array[] = [];
+  let length = bytes.length;
+  for (const { start, end, text } of cuts) length += Buffer.byteLength(text) - (end - start);
+  const spliced = Buffer.allocUnsafe(length);
+  let at = 0;
   let from = 0;
-  for (const cut of cuts) {
-    pieces.push(bytes.subarray(from, cut.start));
-    if (cut.text !== '') pieces.push(Buffer.from(cut.text));
-    from = cut.end;
+  for (const { start, end, text } of cuts) {
+    at += bytes.copy(spliced, at, from, start);
+    at += spliced.write(text, at);
+    from = end;
   }
-  pieces.push(bytes.subarray(from));
-  return Buffer.concat(pieces);
+  bytes.copy(spliced, at, from);
+  return spliced;
 }
 
+/** In plain loops: most requests have nothing to exchange, and that is to be seen at little cost. */
 function cutsOf(scan: Scanned, edits: Edits): Cut[] {
   const cuts: Cut[] = [];
-  const seen = new Set<string>();
-  const kept = scan.members.map((member) => edits.get(member.name) !== null);
-  scan.members.forEach((member, index) => {
+  const { members } = scan;
+  let kept = 0;
+  for (let index = 0; index < members.length; index += 1) {
+    const member = members[index] as MemberSpan;
     const edit = edits.get(member.name);
-    if (edit === undefined) return;
-    seen.add(member.name);
-    cuts.push(edit === null ? removal(scan, index, kept) : replacement(member, edit));
-  });
-  const added = [...edits].filter(([name, edit]) => edit !== null && !seen.has(name));
-  if (added.length > 0) {
-    const text = added.map(([name, edit]) => `${JSON.stringify(name)}:${edit}`).join(',');
-    const comma = kept.includes(true) ? ',' : '';
-    cuts.push({ start: scan.close, end: scan.close, text: comma + text });
+    if (edit !== null) kept += 1;
+    if (edit === undefined) continue;
+    cuts.push(edit === null ? removal(scan, index, edits) : replacement(member, edit));
   }
+  let added = '';
+  for (const [name, edit] of edits) {
+    if (edit === null || members.some((member) => member.name === name)) continue;
+    added += `${added === '' && kept === 0 ? '' : ','}${JSON.stringify(name)}:${edit}`;
+  }
+  if (added !== '') cuts.push({ start: scan.close, end: scan.close, text: added });
   return cuts;
 }
 
@@ -62,11 +67,10 @@ function replacement(member: MemberSpan, text: string): Cut {
  * A removed member takes one comma with it: the one after it while a kept member stands before it is
  * wrong when it is the last, so members after the last kept one take the comma before them.
  */
-function removal(scan: Scanned, index: number, kept: readonly boolean[]): Cut {
-  const { members } = scan;
+function removal({ members }: Scanned, index: number, edits: Edits): Cut {
   const member = members[index] as MemberSpan;
-  const keptAfter = kept.indexOf(true, index + 1) >= 0;
   const next = members[index + 1];
+  const keptAfter = members.some(({ name }, at) => at > index && edits.get(name) !== null);
   if (keptAfter && next !== undefined)
     return { start: member.keyStart, end: next.keyStart, text: '' };
   const previous = members[index - 1];

@@ -82,8 +82,8 @@ export function openAttempt(
   });
   if (isLight(request)) return;
   const rested = restedMs(request);
-  const gap = rested === null ? {} : { restedMs: rested };
-  lease.sentSeq = tell(state, target, { kind: 'sent', agoMs: 0, ...lease.facts, ...gap });
+  const sent = { ...lease.facts, kind: 'sent', agoMs: 0 } as const;
+  lease.sentSeq = tell(state, target, rested === null ? sent : { ...sent, restedMs: rested });
   noteOpened(state, lease);
 }
 
@@ -282,8 +282,7 @@ function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFa
     const { hashLow: endLow, hashHigh: endHigh } = prompt.end;
     return { hashes: prompt.hashes, endLow, endHigh, turnEnds };
   });
-  const requests = engineRequests(request);
-  return {
+  const facts = {
     lease,
     incarnation: scored.target.incarnation,
     promptTokens: scored.promptTokens,
@@ -294,9 +293,10 @@ function factsOf(lease: LeaseId, request: RequestState, scored: Scored): LeaseFa
     // Its whole answer shows the end of its prefill, as a first token does.
     streamed: stream || work === 'prefill',
     maxTokens,
-    ...(requests > 1 ? { requests } : {}),
     chains,
   };
+  const requests = engineRequests(request);
+  return requests > 1 ? { ...facts, requests } : facts;
 }
 
 function deadlinesOf(state: RegionalState, request: RequestState, scored: Scored): Deadlines {

@@ -77,11 +77,9 @@ function wireForm(message: RouterMessage): unknown {
 /** A client decides how many prompts and answers its request has, so they are cut here, never refused there. */
 function wireLease(lease: LeaseFacts): object {
   const { requests } = lease;
-  return {
-    ...lease,
-    ...(requests === undefined ? {} : { requests: Math.min(requests, MAX_LEASE_REQUESTS) }),
-    chains: lease.chains.slice(0, MAX_CHAINS).map(wireChain),
-  };
+  const chains = lease.chains.slice(0, MAX_CHAINS).map(wireChain);
+  if (requests === undefined) return { ...lease, chains };
+  return { ...lease, chains, requests: Math.min(requests, MAX_LEASE_REQUESTS) };
 }
 
 function wireChain(chain: ChainFacts): unknown {
