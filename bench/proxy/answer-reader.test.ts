@@ -54,6 +54,10 @@ describe('an answer as a client reads it', () => {
     );
   });
 
+  it('has as many events as pairs of line feeds', () => {
+    expect(read(sized('data: 1\n\n\n\ndata: 2\n\n\n')).reader.events).toBe(3);
+  });
+
   it('is whole only with the last byte that its framing announces', () => {
     for (const text of [CHUNKED + framed(...EVENTS), sized('{"a":1}')]) {
       for (let cut = 1; cut < text.length; cut += 1) {
