@@ -217,7 +217,7 @@ class Gathering {
 
   /**
    * Into the body that they make; their own memory is given back at once. It is outside of the heap, where little is let
-   * become garbage before all of the heap is collected: two megabytes for each body of one were four such collections a second.
+   * become garbage before all of the heap is collected.
    */
   private move(lift: BodyLift, piece: Buffer): void {
     lift.add(piece);
