@@ -1,7 +1,7 @@
 // Before anything counts, each arm serves until what a request costs it no longer falls: a router runs for weeks, and code that runs
 // a hundred times a second is compiled late. The same for all arms, in the same steps.
 //
-//   a round   small JSON answers, then streams as in the cells with their chunks ten times closer, each as fast as the arm goes
+//   a round   small JSON answers as fast as the arm goes, then streams as in the cells with their chunks ten times closer
 //   settled   two rounds in a row whose streams' cost differs by less than 3 %, and three rounds at least
 //
 // Code that is compiled for one kind of answer is often thrown away at the first of the other: so each round has both, and an
