@@ -6,7 +6,13 @@
 //
 // Each send is opened and ended once; what is told twice changes nothing. A router that is forgotten leaves nothing.
 
-import { emptySums, type PrefillSums } from '../../shared/model/cost-curve.ts';
+import {
+  addSums,
+  emptySums,
+  resetSums,
+  subtractSums,
+  type PrefillSums,
+} from '../../shared/model/cost-curve.ts';
 import type { RouterId } from '../../shared/model/ids.ts';
 
 /** Routers of which a target remembers what reports include; the one that was heard of longest ago goes first. */
@@ -42,7 +48,7 @@ export class OthersWork {
   opened(router: RouterId, of: Pick<OthersSend, 'sums' | 'requests' | 'seq'>): OthersSend {
     const send: OthersSend = { ...of, router, unacked: false };
     this.#count += 1;
-    add(this.open, send.sums);
+    addSums(this.open, send.sums);
     if (!this.#includes(send)) this.#wait(send);
     return send;
   }
@@ -57,9 +63,9 @@ export class OthersWork {
 
   ended(send: OthersSend): void {
     this.#count -= 1;
-    subtract(this.open, send.sums);
+    subtractSums(this.open, send.sums);
     if (send.unacked) this.#waitNoMore(send);
-    if (this.#count === 0) reset(this.open);
+    if (this.#count === 0) resetSums(this.open);
   }
 
   /** A report includes the router's events up to `seq`. */
@@ -85,7 +91,7 @@ export class OthersWork {
     send.unacked = true;
     this.#unackedCount += 1;
     this.requests += send.requests;
-    add(this.unacked, send.sums);
+    addSums(this.unacked, send.sums);
     const waiting = this.#waiting.get(send.router);
     if (waiting === undefined) this.#waiting.set(send.router, new Set([send]));
     else waiting.add(send);
@@ -95,34 +101,16 @@ export class OthersWork {
     send.unacked = false;
     this.#unackedCount -= 1;
     this.requests -= send.requests;
-    subtract(this.unacked, send.sums);
+    subtractSums(this.unacked, send.sums);
     const waiting = this.#waiting.get(send.router);
     waiting?.delete(send);
     if (waiting?.size === 0) this.#waiting.delete(send.router);
     // Sums of nothing are nothing: no rounding is carried on.
-    if (this.#unackedCount === 0) reset(this.unacked);
+    if (this.#unackedCount === 0) resetSums(this.unacked);
   }
 
   #forgetOldest(): void {
     const [oldest] = this.#acked.keys();
     if (oldest !== undefined) this.#acked.delete(oldest);
   }
-}
-
-function add(sums: PrefillSums, more: Readonly<PrefillSums>): void {
-  sums.uncached += more.uncached;
-  sums.prompt += more.prompt;
-  sums.context += more.context;
-}
-
-function subtract(sums: PrefillSums, less: Readonly<PrefillSums>): void {
-  sums.uncached -= less.uncached;
-  sums.prompt -= less.prompt;
-  sums.context -= less.context;
-}
-
-function reset(sums: PrefillSums): void {
-  sums.uncached = 0;
-  sums.prompt = 0;
-  sums.context = 0;
 }

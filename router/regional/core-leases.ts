@@ -5,7 +5,7 @@
 // an end that no report includes cancels such a `sent` and otherwise changes nothing: the report
 // still counts it and will say so.
 
-import type { PrefillSums } from '../../shared/model/cost-curve.ts';
+import { addSums, resetSums, subtractSums } from '../../shared/model/cost-curve.ts';
 import type { Decision } from '../../shared/model/decision.ts';
 import { leaseIdOf, type Incarnation, type LeaseId } from '../../shared/model/ids.ts';
 import type {
@@ -21,7 +21,6 @@ import { contextLimit } from '../policy/filter.ts';
 import { isUnfound } from '../policy/working-set.ts';
 import { medianKnown } from '../policy/unknown.ts';
 import { isLight } from './core-decide.ts';
-import { resetSums } from './core-load.ts';
 import { targetsOf } from './core-ready.ts';
 import type { Scored } from './core-weighing.ts';
 import { growthTokens, noteAdmitted, noteClaim, restedMs, type Room } from './core-working-set.ts';
@@ -92,8 +91,8 @@ function enterLedger(state: RegionalState, lease: LeaseState, scored: Scored): v
   const { target, request } = lease;
   target.leases.set(lease.id, lease);
   target.unacked.add(lease);
-  add(target.unackedSums, lease.sums);
-  add(target.openSums, lease.sums);
+  addSums(target.unackedSums, lease.sums);
+  addSums(target.openSums, lease.sums);
   touch(target);
   target.released.requests += 1;
   target.released.prefillMs += scored.prefillMs;
@@ -184,7 +183,7 @@ export function acknowledge(target: TargetState, ackedSeq: number, nowMs: number
   for (const lease of target.unacked) {
     if (lease.sentSeq === null || lease.sentSeq > ackedSeq) break;
     target.unacked.delete(lease);
-    if (!lease.pastPrefill) subtract(target.unackedSums, lease.sums);
+    if (!lease.pastPrefill) subtractSums(target.unackedSums, lease.sums);
   }
   settle(target);
 }
@@ -225,7 +224,7 @@ function recount(target: TargetState, ackedSeq: number): void {
   for (const lease of target.leases.values()) {
     if (lease.orphan || (lease.sentSeq !== null && lease.sentSeq <= ackedSeq)) continue;
     target.unacked.add(lease);
-    if (!lease.pastPrefill) add(target.unackedSums, lease.sums);
+    if (!lease.pastPrefill) addSums(target.unackedSums, lease.sums);
   }
 }
 
@@ -341,8 +340,8 @@ function endPrefill(state: RegionalState, lease: LeaseState): void {
   lease.pastPrefill = true;
   notePast(state, lease);
   touch(lease.target);
-  subtract(lease.target.openSums, lease.sums);
-  if (lease.target.unacked.has(lease)) subtract(lease.target.unackedSums, lease.sums);
+  subtractSums(lease.target.openSums, lease.sums);
+  if (lease.target.unacked.has(lease)) subtractSums(lease.target.unackedSums, lease.sums);
 }
 
 /** Sums of nothing are nothing: no rounding is carried on. */
@@ -355,16 +354,4 @@ function settle(target: TargetState): void {
 /** What this router has under way there is another thing now. */
 function touch(target: TargetState): void {
   target.replica.pool.roster.touch(target);
-}
-
-function add(sums: PrefillSums, more: Readonly<PrefillSums>): void {
-  sums.uncached += more.uncached;
-  sums.prompt += more.prompt;
-  sums.context += more.context;
-}
-
-function subtract(sums: PrefillSums, less: Readonly<PrefillSums>): void {
-  sums.uncached -= less.uncached;
-  sums.prompt -= less.prompt;
-  sums.context -= less.context;
 }

@@ -8,13 +8,7 @@
 // nothing may: what more would do is unknown. A wait by an assumed curve is a guess that holds nobody back: as long as
 // nobody has learned a curve, `unknownConcurrency` bounds each target.
 
-import {
-  prefillMs,
-  sumsMs,
-  together,
-  type CostCurve,
-  type PrefillSums,
-} from '../../shared/model/cost-curve.ts';
+import { prefillMs, sumsMs, together, type CostCurve } from '../../shared/model/cost-curve.ts';
 import type { RegionalSettings } from '../../shared/model/settings.ts';
 import { staticConcurrency } from '../policy/static-pool.ts';
 import { backlogNowMs, type View } from '../policy/sight.ts';
@@ -187,10 +181,4 @@ function lostLoad(target: TargetState, { curve, settings, nowMs }: LoadOptions):
 /** ms of a prompt of the pool's mean length with nothing cached. */
 export function meanPromptMs(curve: CostCurve, pool: PoolState): number {
   return prefillMs(curve, pool.meanPromptTokens, 0);
-}
-
-export function resetSums(sums: PrefillSums): void {
-  sums.uncached = 0;
-  sums.prompt = 0;
-  sums.context = 0;
 }

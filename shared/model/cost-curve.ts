@@ -35,6 +35,25 @@ export function addToSums(sums: PrefillSums, uncached: number, cached: number): 
   sums.context += uncached * (cached + uncached / 2);
 }
 
+export function addSums(sums: PrefillSums, more: Readonly<PrefillSums>): void {
+  sums.uncached += more.uncached;
+  sums.prompt += more.prompt;
+  sums.context += more.context;
+}
+
+export function subtractSums(sums: PrefillSums, less: Readonly<PrefillSums>): void {
+  sums.uncached -= less.uncached;
+  sums.prompt -= less.prompt;
+  sums.context -= less.context;
+}
+
+/** Sums of nothing are nothing: what rounding left is not carried on. */
+export function resetSums(sums: PrefillSums): void {
+  sums.uncached = 0;
+  sums.prompt = 0;
+  sums.context = 0;
+}
+
 /** Two queues as one, until the next call: it is asked for every target of every decision, and makes no object. */
 export function together(one: PrefillSums, other: PrefillSums): Readonly<PrefillSums> {
   TOGETHER.uncached = one.uncached + other.uncached;
