@@ -63,7 +63,10 @@ export interface Lifting {
 /** A body of so many bytes is read as it comes, where that is wanted. */
 const LIFTED_FROM_BYTES = 256 * 1024;
 
-/** Resolves with the whole body, or what was made of a large one where `lifting` says how; rejects with `FleetError`. The caller releases `hold` whatever happens. */
+/**
+ * Resolves with the whole body, or what was made of a large one where `lifting` says how; rejects with `FleetError`. The
+ * caller releases `hold` whatever happens.
+ */
 export async function readJsonBody(
   from: BodyRequest,
   taking: Taking & { readonly lifting: Lifting | null },

@@ -105,7 +105,6 @@ export class OthersWork {
     const waiting = this.#waiting.get(send.router);
     waiting?.delete(send);
     if (waiting?.size === 0) this.#waiting.delete(send.router);
-    // Sums of nothing are nothing: no rounding is carried on.
     if (this.#unackedCount === 0) resetSums(this.unacked);
   }
 
