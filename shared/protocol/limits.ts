@@ -18,6 +18,8 @@ export const MAX_OPEN_LEASES = 65_536;
 export const MAX_ENGINES = 256;
 export const MAX_RANKS = 1_024;
 export const MAX_SIBLINGS = 256;
+/** Names of what one side of a link can do. */
+export const MAX_FEATURES = 64;
 export const MAX_MODELS = 1_024;
 export const MAX_LORAS = 4_096;
 /** Models and adapters of one report together. */

@@ -10,6 +10,7 @@ import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from 
 import type { CostCurve } from '../model/cost-curve.ts';
 import type { HashWords } from '../model/prompt.ts';
 import type { BytesPerToken, EngineCounters, ReplicaReport } from '../model/report.ts';
+import type { AnyHello, AnyWelcome } from './greeting.ts';
 
 export const PROTOCOL_VERSION = 1;
 
@@ -27,13 +28,8 @@ export const AGENT_FEATURES = [
 
 // ── agent → router ─────────────────────────────────────────────────────────────────────────────────────
 
-export interface Hello {
-  readonly kind: 'hello';
-  /** Least and greatest protocol version understood. */
-  readonly protocol: readonly [number, number];
-  readonly features: readonly string[];
+export interface Hello extends AnyHello {
   readonly agentId: AgentId;
-  readonly software: string;
   readonly pool: PoolId;
   readonly engines: readonly HelloEngine[];
   /** Where the agent answers `GET /v1/proof?nonce=…`; null when it has no HTTP listener. */
@@ -113,12 +109,7 @@ export type AgentMessage = Hello | ReportMessage | PrefixMessage | Bye;
 
 // ── router → agent ─────────────────────────────────────────────────────────────────────────────────────
 
-export interface Welcome {
-  readonly kind: 'welcome';
-  readonly protocol: number;
-  readonly features: readonly string[];
-  readonly routerId: RouterId;
-  readonly software: string;
+export interface Welcome extends AnyWelcome {
   /** Link addresses of all routers of the region that this one knows, itself included. */
   readonly siblings: readonly string[];
   readonly minReportIntervalMs: number;

@@ -10,6 +10,7 @@
 
 import type { CostCurve } from '../model/cost-curve.ts';
 import type { PoolId, RegionId, RouterId } from '../model/ids.ts';
+import type { AnyHello, AnyWelcome } from './greeting.ts';
 
 export const REGION_PROTOCOL_VERSION = 1;
 
@@ -20,13 +21,8 @@ export const MAX_AWAY = 4_096;
 
 // ── regional router → global router ────────────────────────────────────────────────────────────────────
 
-export interface RegionHello {
-  readonly kind: 'hello';
-  /** Least and greatest protocol version understood. */
-  readonly protocol: readonly [number, number];
-  readonly features: readonly string[];
+export interface RegionHello extends AnyHello {
   readonly routerId: RouterId;
-  readonly software: string;
   /** Compared with what the credential says; another name closes the link. */
   readonly region: RegionId;
   /** Only to alarm on clock offsets. */
@@ -136,12 +132,7 @@ export type RegionChildMessage = RegionHello | RegionReportMessage | GrantMessag
 
 // ── global router → regional router ────────────────────────────────────────────────────────────────────
 
-export interface RegionWelcome {
-  readonly kind: 'welcome';
-  readonly protocol: number;
-  readonly features: readonly string[];
-  readonly routerId: RouterId;
-  readonly software: string;
+export interface RegionWelcome extends AnyWelcome {
   /** What the credential says the region is. */
   readonly region: RegionId;
   /** The zone that the global router itself is in: conversations of a bound tenant are told only inside its zones. */

@@ -3,6 +3,7 @@
 
 import { z } from 'zod';
 import type { PoolId, RegionId, RouterId } from '../model/ids.ts';
+import { helloFields, welcomeFields } from './greeting.ts';
 import { MAX_KEY, MAX_PENDING, MAX_POOLS, MAX_REGION_MODELS, MAX_TIERS } from './limits.ts';
 import {
   MAX_ARRIVED,
@@ -56,19 +57,12 @@ const poolReport = z.object({
 
 const awayConversation = z.object({ key, tokens: amount, idleMs: amount, awayForMs: amount });
 
-const greeting = {
-  features: z.array(text).max(64),
-  routerId: idOf<RouterId>(),
-  software: text,
-  region,
-  wallMs: z.number(),
-};
-
 export const REGION_CHILD_SCHEMAS = {
   hello: z.object({
-    kind: z.literal('hello'),
-    protocol: z.tuple([count, count]),
-    ...greeting,
+    ...helloFields,
+    routerId: idOf<RouterId>(),
+    region,
+    wallMs: z.number(),
   }) satisfies z.ZodType<RegionHello>,
   report: z.object({
     kind: z.literal('report'),
@@ -97,9 +91,9 @@ export const REGION_CHILD_SCHEMAS = {
 
 export const REGION_PARENT_SCHEMAS = {
   welcome: z.object({
-    kind: z.literal('welcome'),
-    protocol: count,
-    ...greeting,
+    ...welcomeFields,
+    region,
+    wallMs: z.number(),
     zone: text.nullable(),
     reportIntervalMs: amount,
   }) satisfies z.ZodType<RegionWelcome>,

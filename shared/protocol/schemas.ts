@@ -5,6 +5,7 @@ import { z } from 'zod';
 import type { AgentId, Incarnation, LeaseId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import { DEGRADED_REASONS, PHASES, type Phase } from '../model/phase.ts';
 import type { ReplicaReport } from '../model/report.ts';
+import { helloFields, welcomeFields } from './greeting.ts';
 import {
   MAX_CHAIN_CHUNKS,
   MAX_CHAINS,
@@ -229,11 +230,8 @@ const resume = z.object({
 
 export const AGENT_SCHEMAS = {
   hello: z.object({
-    kind: z.literal('hello'),
-    protocol: z.tuple([count, count]),
-    features: z.array(text).max(64),
+    ...helloFields,
     agentId: idOf<AgentId>(),
-    software: text,
     pool,
     engines: z
       .array(z.object({ replica, advertiseUrl: text, ranks: z.int().min(1).max(MAX_RANKS) }))
@@ -259,11 +257,7 @@ export const AGENT_SCHEMAS = {
 
 export const ROUTER_SCHEMAS = {
   welcome: z.object({
-    kind: z.literal('welcome'),
-    protocol: count,
-    features: z.array(text).max(64),
-    routerId: idOf<RouterId>(),
-    software: text,
+    ...welcomeFields,
     siblings: z.array(text).max(MAX_SIBLINGS),
     minReportIntervalMs: amount,
     resume: z.array(resume).max(MAX_ENGINES * 8),

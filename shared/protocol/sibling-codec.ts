@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import type { ReplicaId, RouterId } from '../model/ids.ts';
+import { helloFields, welcomeFields } from './greeting.ts';
 import { MAX_LEASE_REQUESTS, MAX_RANKS, MAX_SIBLING_FRAME_BYTES, MAX_SIBLINGS } from './limits.ts';
 import { decodeMap, packMap, refused, type Decoded } from './map-frame.ts';
 import { plainReader } from './plain-reader.ts';
@@ -17,12 +18,6 @@ import {
   type SiblingWelcome,
 } from './sibling-messages.ts';
 
-const greeting = {
-  features: z.array(text).max(64),
-  routerId: idOf<RouterId>(),
-  software: text,
-};
-
 const send = z.object({
   no: count,
   replica: idOf<ReplicaId>(),
@@ -36,9 +31,8 @@ const send = z.object({
 
 const CHILD_SCHEMAS = {
   hello: z.object({
-    kind: z.literal('hello'),
-    protocol: z.tuple([count, count]),
-    ...greeting,
+    ...helloFields,
+    routerId: idOf<RouterId>(),
     region: text,
   }) satisfies z.ZodType<SiblingHello>,
   sends: z.object({
@@ -51,9 +45,7 @@ const CHILD_SCHEMAS = {
 
 const PARENT_SCHEMAS = {
   welcome: z.object({
-    kind: z.literal('welcome'),
-    protocol: count,
-    ...greeting,
+    ...welcomeFields,
     siblings: z.array(text).max(MAX_SIBLINGS),
   }) satisfies z.ZodType<SiblingWelcome>,
 } as const;

@@ -7,6 +7,7 @@
 // in a report and beside it.
 
 import type { ReplicaId, RouterId } from '../model/ids.ts';
+import type { AnyHello, AnyWelcome } from './greeting.ts';
 
 export const SIBLING_PROTOCOL_VERSION = 1;
 
@@ -15,13 +16,8 @@ export const MAX_OPENED = 1_024;
 /** Ends of one message; more take further messages. */
 export const MAX_PAST = 16_384;
 
-export interface SiblingHello {
-  readonly kind: 'hello';
-  /** Least and greatest protocol version understood. */
-  readonly protocol: readonly [number, number];
-  readonly features: readonly string[];
+export interface SiblingHello extends AnyHello {
   readonly routerId: RouterId;
-  readonly software: string;
   /** Another one has no place among its siblings. */
   readonly region: string;
 }
@@ -53,12 +49,7 @@ export interface SiblingSends {
 
 export type SiblingChildMessage = SiblingHello | SiblingSends;
 
-export interface SiblingWelcome {
-  readonly kind: 'welcome';
-  readonly protocol: number;
-  readonly features: readonly string[];
-  readonly routerId: RouterId;
-  readonly software: string;
+export interface SiblingWelcome extends AnyWelcome {
   /** Link addresses of all workers of this router, as the one who dials reaches them. */
   readonly siblings: readonly string[];
 }

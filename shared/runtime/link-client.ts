@@ -15,6 +15,7 @@
 import type { Writable } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { LinkId, RouterId } from '../model/ids.ts';
+import type { AnyWelcome } from '../protocol/greeting.ts';
 import { MAX_SIBLINGS } from '../protocol/limits.ts';
 import type { AgentMessage, CloseReason, RouterMessage, Welcome } from '../protocol/messages.ts';
 import type { PeerTrust } from './http-pool.ts';
@@ -33,7 +34,7 @@ import {
   type LinkFault,
   type LinkLimits,
 } from './link-socket.ts';
-import { isWelcome, type AnyMessage, type AnyWelcome, type ChildWords } from './link-words.ts';
+import { isWelcome, type AnyMessage, type ChildWords } from './link-words.ts';
 import type { RoleRuntime } from './role.ts';
 
 export interface LinkClientOptions<

@@ -16,6 +16,7 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
 import { SaidLately } from '../lib/said-lately.ts';
 import type { LinkId } from '../model/ids.ts';
+import type { AnyHello } from '../protocol/greeting.ts';
 import { MAX_HELLO_BYTES } from '../protocol/limits.ts';
 import type { CloseReason, Hello, RouterMessage } from '../protocol/messages.ts';
 import type { ToldByAgent } from './agent-link.ts';
@@ -37,7 +38,7 @@ import {
 } from './link-socket.ts';
 import { Pending } from './link-pending.ts';
 import { LinkSlices } from './link-slices.ts';
-import { isHello, type AnyHello, type AnyMessage, type ParentWords } from './link-words.ts';
+import { isHello, type AnyMessage, type ParentWords } from './link-words.ts';
 import type { Logger } from './log.ts';
 import type { Timers } from './timers.ts';
 import { peerCertificate } from './tls-peer.ts';

@@ -1,22 +1,10 @@
 // What a link is about, for its two ends: the messages, how they are read and written, and whom a hello speaks for.
 
+import type { AnyHello, AnyWelcome } from '../protocol/greeting.ts';
 import type { Decoded } from '../protocol/map-frame.ts';
-import type { RouterId } from '../model/ids.ts';
 
 export interface AnyMessage {
   readonly kind: string;
-}
-
-export interface AnyHello extends AnyMessage {
-  readonly kind: 'hello';
-  readonly protocol: readonly [number, number];
-}
-
-export interface AnyWelcome extends AnyMessage {
-  readonly kind: 'welcome';
-  readonly protocol: number;
-  readonly routerId: RouterId;
-  readonly software: string;
 }
 
 /** The side that is dialled. */
