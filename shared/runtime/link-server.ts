@@ -1,8 +1,7 @@
 // A parent's side of the link: children (agents of a regional router, regions of a global one) dial `/link` with a bearer
 // secret, say hello, and are let in or closed by name. What a message means is the owner's business.
 //
-//   connect   few from one address that have not linked yet, and not more than there may be links: else dropped
-//   upgrade   path, links' number, secret or certificate   else 404, 503, 401
+//   upgrade   links' number, secret or certificate   else 503, 401 (link-listener.ts has what comes before)
 //   hello     within `helloTimeoutMs`, small, a version we speak, a pool or region that the secret may speak for
 //   onHello   the owner's verdict (address proof, pool known): meanwhile nothing is read from the link
 //   beside    children of another kind, on a path of their own, by rules of their own
@@ -10,44 +9,31 @@
 //   onUp … onMessage … onDown: exactly one `onDown` for each `onUp`, never from inside a call of the owner's. Messages of
 //               all links together hold a turn of the event loop for some ms: the rest come in the turns after
 
-import type { IncomingMessage, Server } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
-import { SaidLately } from '../lib/said-lately.ts';
 import type { LinkId } from '../model/ids.ts';
 import type { AnyHello } from '../protocol/greeting.ts';
 import { MAX_HELLO_BYTES } from '../protocol/limits.ts';
 import type { CloseReason, Hello, RouterMessage } from '../protocol/messages.ts';
 import type { ToldByAgent } from './agent-link.ts';
 import type { Clock } from './clock.ts';
-import {
-  grantFor,
-  grants,
-  type LinkGrant,
-  type LinkRules,
-  type Presented,
-} from './link-credentials.ts';
+import { grants, type LinkGrant, type LinkRules } from './link-credentials.ts';
+import { LinkGate, type Entrant } from './link-gate.ts';
+import { LinkListener, type LinkEntrance } from './link-listener.ts';
+import { LinkRefusals, type RefusalCounts } from './link-refusals.ts';
+import { LinkSlices } from './link-slices.ts';
 import {
   LINK_LIMITS,
   LINK_WEBSOCKET,
   LinkSocket,
   type LinkEnd,
-  type LinkFault,
   type LinkLimits,
 } from './link-socket.ts';
-import { Pending } from './link-pending.ts';
-import { LinkSlices } from './link-slices.ts';
 import { isHello, type AnyMessage, type ParentWords } from './link-words.ts';
 import type { Logger } from './log.ts';
 import type { Timers } from './timers.ts';
-import { peerCertificate } from './tls-peer.ts';
-import {
-  createHttpServer,
-  type ClientAuth,
-  type HandshakeFailed,
-  type ServerTls,
-} from './tls-server.ts';
+import type { HandshakeFailed, ServerTls } from './tls-server.ts';
 
 export type LinkVerdict = 'accept' | CloseReason;
 
@@ -88,14 +74,8 @@ export interface LinkServerOptions<
   readonly onTurnedAway?: (reason: LinkEnd) => void;
 }
 
-/** Totals since the start. */
-export interface LinkServerStats {
+export interface LinkServerStats extends RefusalCounts {
   readonly links: number;
-  /** Connections that did not become links: no upgrade, no secret, too many. */
-  readonly refusedUpgrades: number;
-  readonly malformed: number;
-  readonly unknownKinds: number;
-  readonly unknownFields: number;
 }
 
 export interface LinkServer<Parent extends AnyMessage = RouterMessage> {
@@ -115,19 +95,16 @@ export interface LinkServer<Parent extends AnyMessage = RouterMessage> {
   close(): Promise<void>;
 }
 
+const PATH = '/link';
 /** Of the ids of links. */
 const LINK_PREFIX = { agent: 'in', region: 'in', router: 'sibling' } as const;
 const MAX_LINKS = 4_096;
 const MAX_PENDING = 256;
-/** Connections beyond the links that may be there: those on their way in, those refused. */
-const SPARE_CONNECTIONS = 64;
 const HELLO_TIMEOUT_MS = 5_000;
 /** Milliseconds for the owner's verdict, address proof included. */
 const VERDICT_TIMEOUT_MS = 10_000;
 /** Ended links of one review that are named in the log. */
 const NAMED_MAX = 8;
-/** Milliseconds for the head of an upgrade request. */
-const HEAD_TIMEOUT_MS = 5_000;
 const CLOSE_WAIT_MS = 1_500;
 
 export async function startLinkServer<
@@ -135,25 +112,31 @@ export async function startLinkServer<
   Child extends AnyMessage,
   Parent extends AnyMessage,
 >(options: LinkServerOptions<H, Child, Parent>): Promise<LinkServer<Parent>> {
-  const server = new Links(options, true);
-  await server.listen();
+  const refusals = new LinkRefusals(options.log, options.clock);
+  const listener = new LinkListener(
+    {
+      host: options.host,
+      port: options.port,
+      tls: options.tls ?? null,
+      handshakeFailed: options.handshakeFailed ?? (() => undefined),
+      maxLinks: options.maxLinks ?? MAX_LINKS,
+      maxPending: options.maxPending ?? MAX_PENDING,
+    },
+    refusals,
+  );
+  const server = new Links(options, refusals, listener);
+  listener.lead(PATH, server);
+  await listener.listen();
   return server;
-}
-
-/** What a listener leads to by its path. */
-interface Beside extends Pick<LinkServer, 'close'> {
-  upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void;
 }
 
 interface Peer {
   readonly link: LinkId;
   readonly socket: LinkSocket;
-  /** What it may speak for, by what it has shown. */
-  grant: LinkGrant;
-  readonly shown: Presented;
+  readonly who: Entrant;
   readonly remoteAddress: string;
-  readonly certified: boolean;
-  readonly reachedAt: string | null;
+  /** What it may speak for, by the rules that were looked at last. */
+  grant: LinkGrant;
   /** What it does speak for; null before its hello. */
   speaksFor: string | null;
   phase: 'greeting' | 'judging' | 'up';
@@ -163,65 +146,60 @@ interface Peer {
 }
 
 class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMessage>
-  implements LinkServer<Parent>, Beside
+  implements LinkServer<Parent>, LinkEntrance
 {
   readonly #options: LinkServerOptions<H, Child, Parent>;
   readonly #limits: LinkLimits;
-  /** Null: the listener is another's. */
-  readonly #http: Server | null;
-  readonly #beside = new Map<string, Beside>();
+  readonly #refusals: LinkRefusals;
+  /** Null: it is another's. */
+  readonly #listener: LinkListener | null;
+  readonly #gate: LinkGate;
+  readonly #beside: LinkEntrance[] = [];
   readonly #upgrader: WebSocketServer;
   readonly #peers = new Map<LinkId, Peer>();
   readonly #sockets = new Set<WebSocket>();
-  readonly #warned = new SaidLately();
-  readonly #pending = new Pending();
   readonly #slices: LinkSlices;
-  #stopBeat: () => void = () => undefined;
+  readonly #stopBeat: () => void;
   #opened = 0;
   #closing = false;
-  /** By which all that stand were let in. */
-  #rules = '';
-  #counts = { refusedUpgrades: 0, malformed: 0, unknownKinds: 0, unknownFields: 0 };
 
-  constructor(options: LinkServerOptions<H, Child, Parent>, listens: boolean) {
+  constructor(
+    options: LinkServerOptions<H, Child, Parent>,
+    refusals: LinkRefusals,
+    listener: LinkListener | null,
+  ) {
+    const { clock, rules, tls = null } = options;
     this.#options = options;
     this.#limits = { ...LINK_LIMITS, ...options.limits };
-    this.#slices = options.slices ?? new LinkSlices(() => options.clock.nowMs());
+    this.#refusals = refusals;
+    this.#listener = listener;
+    this.#gate = new LinkGate({ clock, rules, tls });
+    this.#slices = options.slices ?? new LinkSlices(() => clock.nowMs());
     this.#upgrader = new WebSocketServer({
       noServer: true,
       clientTracking: false,
       ...LINK_WEBSOCKET,
       maxPayload: this.#limits.maxFrameBytes,
     });
-    this.#upgrader.on('wsClientError', (_error, stream) => this.#refuse(stream, '400 Bad Request'));
-    this.#http = listens ? this.#listener() : null;
+    this.#upgrader.on('wsClientError', (_error, stream) =>
+      refusals.refuse(stream, '400 Bad Request'),
+    );
     this.#stopBeat = options.timers.every(this.#limits.pingIntervalMs, () => {
       for (const peer of this.#peers.values()) peer.socket.beat();
     });
   }
 
   get port(): number {
-    return (this.#http?.address() as AddressInfo | null | undefined)?.port ?? 0;
-  }
-
-  async listen(): Promise<void> {
-    const { host, port } = this.#options;
-    const http = this.#http;
-    await new Promise<void>((resolve, reject) => {
-      http?.once('error', reject);
-      http?.listen({ host, port }, () => {
-        http.off('error', reject);
-        resolve();
-      });
-    });
+    return this.#listener?.port ?? 0;
   }
 
   beside<OtherHello extends AnyHello, OtherChild extends AnyMessage, Other extends AnyMessage>(
     path: string,
     options: LinkServerOptions<OtherHello, OtherChild, Other>,
   ): LinkServer<Other> {
-    const links = new Links(options, false);
-    this.#beside.set(path, links);
+    const links = new Links(options, new LinkRefusals(options.log, options.clock), null);
+    this.#listener?.lead(path, links);
+    this.#beside.push(links);
     return links;
   }
 
@@ -235,18 +213,16 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
   }
 
   review(): void {
-    const rules = { ...this.#options.rules(), clientAuth: this.#clientAuth() };
-    const written = JSON.stringify(rules);
-    if (written === this.#rules) return;
-    this.#rules = written;
+    const grantNow = this.#gate.changed();
+    if (grantNow === null) return;
     const ended: string[] = [];
     for (const peer of this.#peers.values()) {
-      const { speaksFor, shown } = peer;
-      peer.grant = grantFor(rules, shown);
+      const { speaksFor, who, remoteAddress } = peer;
+      peer.grant = grantNow(who.shown);
       const stays =
         speaksFor === null ? peer.grant.kind !== 'refused' : grants(peer.grant, speaksFor);
       if (stays) continue;
-      ended.push(`${speaksFor ?? 'not greeted'} ${peer.remoteAddress}`);
+      ended.push(`${speaksFor ?? 'not greeted'} ${remoteAddress}`);
       peer.socket.close('unauthorized');
     }
     if (ended.length === 0) return;
@@ -255,7 +231,7 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
   }
 
   stats(): LinkServerStats {
-    return { links: this.#peers.size, ...this.#counts };
+    return { links: this.#peers.size, ...this.#refusals.counts() };
   }
 
   async close(): Promise<void> {
@@ -263,146 +239,43 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
     this.#closing = true;
     this.#stopBeat();
     for (const peer of this.#peers.values()) peer.socket.close('shutting_down');
-    const others = [...this.#beside.values()].map((other) => other.close());
+    const others = this.#beside.map((other) => other.close());
     const cancel = this.#options.timers.after(CLOSE_WAIT_MS, () => {
       for (const socket of this.#sockets) socket.terminate();
-      this.#http?.closeAllConnections();
+      this.#listener?.cut();
     });
-    await this.#closed();
+    // Where it has a listener, its connections are the last to go.
+    await (this.#listener?.close() ?? this.#socketsGone());
     await Promise.all(others);
     cancel();
   }
 
-  /** The listener, where it has one; its connections are the last to go. */
-  async #closed(): Promise<void> {
-    const http = this.#http;
-    if (http !== null) return new Promise((resolve) => http.close(() => resolve()));
+  async #socketsGone(): Promise<void> {
     const open = [...this.#sockets].map(
       (socket) => new Promise<void>((resolve) => socket.once('close', () => resolve())),
     );
     await Promise.all(open);
   }
 
-  #listener(): Server {
-    const options = this.#options;
-    const http = createHttpServer(
-      {
-        http: {
-          headersTimeout: HEAD_TIMEOUT_MS,
-          requestTimeout: HEAD_TIMEOUT_MS,
-          connectionsCheckingInterval: 1_000,
-          noDelay: true,
-        },
-        tls: options.tls ?? null,
-        handshakeFailed: options.handshakeFailed ?? (() => undefined),
-      },
-      (_request, response) => {
-        this.#counts.refusedUpgrades += 1;
-        response.writeHead(426, { connection: 'close' }).end();
-      },
-    );
-    http.maxConnections = this.#maxLinks() + SPARE_CONNECTIONS;
-    http.on('upgrade', (request, socket, head) => this.#lead(request, socket, head));
-    http.on('clientError', (_error, stream) => this.#refuse(stream, '400 Bad Request'));
-    http.on('connection', (stream) => this.#connected(stream));
-    http.on('drop', () => this.#overrun('connections', this.#maxLinks() + SPARE_CONNECTIONS));
-    return http;
-  }
-
-  #maxLinks(): number {
-    return this.#options.maxLinks ?? MAX_LINKS;
-  }
-
-  #connected(stream: Socket): void {
-    const address = stream.remoteAddress ?? '';
-    if (this.#pending.enter(stream) <= (this.#options.maxPending ?? MAX_PENDING)) return;
-    stream.destroy();
-    this.#overrun('pending', this.#options.maxPending ?? MAX_PENDING, address);
-  }
-
-  #overrun(limit: 'connections' | 'links' | 'pending', most: number, remoteAddress = ''): void {
-    this.#counts.refusedUpgrades += 1;
-    this.#warnOf(`${limit} ${remoteAddress}`, () => {
-      this.#options.log.warn({ limit, most, remoteAddress }, 'link refused: too many');
-    });
-  }
-
-  #lead(request: IncomingMessage, stream: Duplex, head: Buffer): void {
-    this.#pending.leave(request.socket);
-    stream.on('error', () => stream.destroy());
-    const path = (request.url ?? '').split('?', 1)[0] ?? '';
-    const to = path === '/link' ? this : this.#beside.get(path);
-    if (to === undefined) return this.#refuse(stream, '404 Not Found');
-    return to.upgrade(request, stream, head);
-  }
-
   upgrade(request: IncomingMessage, stream: Duplex, head: Buffer): void {
-    const remoteAddress = request.socket.remoteAddress ?? '';
-    if (this.#closing) return this.#refuse(stream, '503 Service Unavailable');
-    if (this.#peers.size >= this.#maxLinks()) {
-      this.#overrun('links', this.#maxLinks(), remoteAddress);
-      return end(stream, '503 Service Unavailable');
+    const most = this.#options.maxLinks ?? MAX_LINKS;
+    if (this.#closing) return this.#refusals.refuse(stream, '503 Service Unavailable');
+    if (this.#peers.size >= most) {
+      return this.#refusals.full(stream, most, request.socket.remoteAddress ?? '');
     }
-    const certificate = peerCertificate(request.socket, this.#options.clock.wallMs());
-    const { authorization } = request.headers;
-    const shown = { authorization, remoteAddress, certificate };
-    const grant = grantFor({ ...this.#options.rules(), clientAuth: this.#clientAuth() }, shown);
-    if (grant.kind === 'refused') {
-      this.#sayRefused(shown);
-      return this.#refuse(stream, '401 Unauthorized');
+    const who = this.#gate.entrant(request);
+    if (who.grant.kind === 'refused') {
+      return this.#refusals.unauthorized(stream, who.shown, this.#gate.clientAuth);
     }
     this.#upgrader.handleUpgrade(request, stream, head, (socket) => {
-      const certified = this.#clientAuth() !== 'none' && certificate.kind === 'valid';
-      const reachedAt = this.#reachedAt(request.headers.host);
-      this.#greet({ socket, stream }, { grant, shown, remoteAddress, certified, reachedAt });
+      this.#greet({ socket, stream }, who);
     });
-  }
-
-  #clientAuth(): ClientAuth {
-    return this.#options.tls?.clientAuth ?? 'none';
-  }
-
-  #sayRefused({ authorization, remoteAddress, certificate }: Presented): void {
-    const { log } = this.#options;
-    const clientAuth = this.#clientAuth();
-    const isCertificate =
-      clientAuth !== 'none' &&
-      (certificate.kind === 'invalid' ||
-        (certificate.kind === 'none' && clientAuth === 'required'));
-    if (isCertificate) {
-      const problem = certificate.kind === 'invalid' ? certificate.problem : 'none was shown';
-      this.#warnOf(problem, () =>
-        log.warn({ remoteAddress, problem }, 'link refused: certificate'),
-      );
-      return;
-    }
-    const problem = authorization === undefined ? 'none was shown' : 'none that counts here';
-    this.#warnOf(`secret ${remoteAddress}`, () => {
-      log.warn({ remoteAddress, problem }, 'link refused: secret');
-    });
-  }
-
-  /** A child dials again and again: the same words come once a minute. */
-  #warnOf(problem: string, warn: () => void): void {
-    if (this.#warned.due(problem, this.#options.clock.nowMs())) warn();
-  }
-
-  /** A head may be wrong in more than one way: it is refused once. */
-  #refuse(stream: Duplex, status: string): void {
-    if (stream.writableEnded) return;
-    this.#counts.refusedUpgrades += 1;
-    end(stream, status);
-  }
-
-  #reachedAt(host: string | undefined): string | null {
-    const scheme = (this.#options.tls ?? null) === null ? 'ws' : 'wss';
-    const url = host === undefined ? null : URL.parse(`${scheme}://${host}`);
-    return url === null || url.host === '' ? null : `${url.protocol}//${url.host}`;
+    return undefined;
   }
 
   #greet(
     { socket, stream }: { readonly socket: WebSocket; readonly stream: Duplex },
-    who: Pick<Peer, 'grant' | 'shown' | 'remoteAddress' | 'certified' | 'reachedAt'>,
+    who: Entrant,
   ): void {
     const { clock, timers, helloTimeoutMs } = this.#options;
     this.#opened += 1;
@@ -414,14 +287,16 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
       timers,
       limits: this.#limits,
       onFrame: (frame) => this.#schedule(peer, frame),
-      onFault: (fault) => this.#fault(peer, fault),
+      onFault: (fault) => this.#refusals.fault(peer, fault),
       onEnd: (reason) => this.#end(peer, reason),
       onRtt: (rttMs) => this.#rtt(peer, rttMs),
     });
     const peer: Peer = {
       link,
       socket: linkSocket,
-      ...who,
+      who,
+      remoteAddress: who.shown.remoteAddress,
+      grant: who.grant,
       speaksFor: null,
       phase: 'greeting',
       waiting: 0,
@@ -454,10 +329,9 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
     const decoded = this.#options.words.decode(frame);
     if (!decoded.ok) {
       if (decoded.reason === 'malformed') return this.#malformed(peer, decoded.detail);
-      this.#counts.unknownKinds += 1;
-      return undefined;
+      return this.#refusals.unknownKind();
     }
-    this.#counts.unknownFields += decoded.unknownFields;
+    this.#refusals.unknownFields(decoded.unknownFields);
     const message = decoded.message;
     const greets = isHello(message);
     if (greets !== (peer.phase === 'greeting')) {
@@ -468,24 +342,13 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
   }
 
   #malformed(peer: Peer, detail: string): void {
-    this.#fault(peer, { reason: 'bad_frame', detail });
+    this.#refusals.fault(peer, { reason: 'bad_frame', detail });
     peer.socket.close('bad_frame');
   }
 
-  #fault({ link, remoteAddress }: Peer, { reason, detail }: LinkFault): void {
-    if (reason === 'bad_frame') this.#counts.malformed += 1;
-    const text = reason === 'bad_frame' ? 'link closed: bad frame' : 'link closed: flooded';
-    this.#warnOf(`${text} ${remoteAddress} ${detail}`, () => {
-      this.#options.log.warn({ link, remoteAddress, reason, detail }, text);
-    });
-  }
-
-  /** No hello, or no verdict about it, in time. */
-  #late({ link, remoteAddress, phase, socket }: Peer): void {
-    this.#warnOf(`late ${remoteAddress} ${phase}`, () => {
-      this.#options.log.warn({ link, remoteAddress, phase }, 'link closed: no hello in time');
-    });
-    socket.close('hello_timeout');
+  #late(peer: Peer): void {
+    this.#refusals.late(peer, peer.phase);
+    peer.socket.close('hello_timeout');
   }
 
   async #judge(peer: Peer, hello: H): Promise<void> {
@@ -498,26 +361,29 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
     if (peer.socket.ended) return;
     peer.cancelDeadline();
     if (verdict !== 'accept') {
-      const { words, log } = this.#options;
-      const fields = { ...words.named(hello), remoteAddress: peer.remoteAddress, reason: verdict };
-      const { child } = words;
-      log.warn(
-        fields,
-        child === 'agent'
-          ? 'agent refused'
-          : child === 'region'
-            ? 'region refused'
-            : 'router refused',
-      );
+      this.#sayRefused(peer, hello, verdict);
       return peer.socket.close(verdict);
     }
     peer.phase = 'up';
     const { messagesPerS } = this.#options;
     if (messagesPerS !== undefined) peer.socket.limitMessages(messagesPerS(hello));
-    this.#options.onUp(peer.link, hello, peer.reachedAt);
+    this.#options.onUp(peer.link, hello, peer.who.reachedAt);
     peer.socket.resume();
     // Whoever goes by distance need not wait for the next beat.
     if (this.#options.onRtt !== undefined) peer.socket.beat();
+  }
+
+  #sayRefused({ remoteAddress }: Peer, hello: H, reason: CloseReason): void {
+    const { words, log } = this.#options;
+    const { child } = words;
+    log.warn(
+      { ...words.named(hello), remoteAddress, reason },
+      child === 'agent'
+        ? 'agent refused'
+        : child === 'region'
+          ? 'region refused'
+          : 'router refused',
+    );
   }
 
   async #verdict(peer: Peer, hello: H): Promise<LinkVerdict> {
@@ -526,7 +392,7 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
     if (least > version || greatest < version) return 'protocol_too_old';
     if (peer.speaksFor === null || !grants(peer.grant, peer.speaksFor)) return 'unauthorized';
     try {
-      return await this.#options.onHello(hello, peer.certified);
+      return await this.#options.onHello(hello, peer.who.certified);
     } catch (error) {
       this.#options.log.error({ err: error }, 'judging a hello failed');
       return 'shutting_down';
@@ -543,10 +409,4 @@ class Links<H extends AnyHello, Child extends AnyMessage, Parent extends AnyMess
     if (peer.phase === 'up') this.#options.onDown(peer.link, reason);
     else this.#options.onTurnedAway?.(reason);
   }
-}
-
-/** Destroyed as soon as the answer is on its way: a peer that never closes would keep the connection for ever. */
-function end(stream: Duplex, status: string): void {
-  stream.once('finish', () => stream.destroy());
-  stream.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
 }
