@@ -49,7 +49,12 @@ test('what is open, and what of it no report includes, are the sums over the sen
         if (next.kind === 'open') {
           const { uncached, requests } = next;
           const sums = { uncached, prompt: 2 * uncached, context: 3 * uncached };
-          const send = work.opened(next.router, { sums, requests, seq: next.seq });
+          const send = work.opened(next.router, {
+            sums,
+            requests,
+            growthTokens: 7 * requests,
+            seq: next.seq,
+          });
           open.push({ send, acked: includes(send) });
         } else if (next.kind === 'anew' && told !== undefined) {
           work.toldAnew(told.send, next.seq);
@@ -69,7 +74,8 @@ test('what is open, and what of it no report includes, are the sums over the sen
         expect(work.count).toBe(open.length);
         expect(work.open).toEqual(sumOf(open));
         expect(work.unacked).toEqual(sumOf(unacked));
-        expect(work.requests).toBe(unacked.reduce((sum, { send }) => sum + send.requests, 0));
+        const requests = unacked.reduce((sum, { send }) => sum + send.requests, 0);
+        expect([work.requests, work.growthTokens]).toEqual([requests, 7 * requests]);
       }
     }),
   );
@@ -79,7 +85,7 @@ test('sums of nothing are nothing, whatever was rounded away before', () => {
   const work = new OthersWork();
   const sums = [0.1, 0.2, 0.3].map((uncached) => ({ uncached, prompt: uncached, context: 1e17 }));
   const sends = sums.map((each, seq) =>
-    work.opened(routers[0] as RouterId, { sums: each, requests: 1, seq }),
+    work.opened(routers[0] as RouterId, { sums: each, requests: 1, growthTokens: 0, seq }),
   );
   for (const send of sends) work.ended(send);
   const nothing = { uncached: 0, prompt: 0, context: 0 };
@@ -90,8 +96,8 @@ test('remembers of so many routers what reports include, the last ones', () => {
   const work = new OthersWork();
   for (let k = 0; k < 1_000; k += 1) work.acknowledged(`router-${k}` as RouterId, 5);
   const sums = { uncached: 1, prompt: 1, context: 1 };
-  work.opened('router-999' as RouterId, { sums, requests: 1, seq: 5 });
+  work.opened('router-999' as RouterId, { sums, requests: 1, growthTokens: 0, seq: 5 });
   expect(work.requests).toBe(0);
-  work.opened('router-0' as RouterId, { sums, requests: 1, seq: 5 });
+  work.opened('router-0' as RouterId, { sums, requests: 1, growthTokens: 0, seq: 5 });
   expect(work.requests).toBe(1);
 });

@@ -4,6 +4,9 @@
 //   unacked   of these, those that the agent's last report does not include: a report says for each router up to which
 //             of its ledger events it does, so that nothing is counted in a report and beside it
 //
+//   growth    of a target's working set by the unacknowledged ones. One that is past its prefill before a report includes
+//             it adds none meanwhile: reports that are so late are known to be (`sight.ts`)
+//
 // Each send is opened and ended once; what is told twice changes nothing. A router that is forgotten leaves nothing.
 
 import {
@@ -23,6 +26,8 @@ export interface OthersSend {
   readonly sums: Readonly<PrefillSums>;
   /** Requests that an engine makes of it. */
   readonly requests: number;
+  /** Of its target's working set; 0 where its router does not say. */
+  readonly growthTokens: number;
   /** Of the ledger event that told its agent; null while none has. */
   seq: number | null;
   unacked: boolean;
@@ -33,6 +38,8 @@ export class OthersWork {
   readonly unacked: PrefillSums = emptySums();
   /** Of the unacknowledged ones, as an engine counts them. */
   requests = 0;
+  /** Of the unacknowledged ones. */
+  growthTokens = 0;
   #count = 0;
   #unackedCount = 0;
   /** Up to which of its events the last report includes a router's. */
@@ -45,7 +52,10 @@ export class OthersWork {
     return this.#count;
   }
 
-  opened(router: RouterId, of: Pick<OthersSend, 'sums' | 'requests' | 'seq'>): OthersSend {
+  opened(
+    router: RouterId,
+    of: Pick<OthersSend, 'sums' | 'requests' | 'growthTokens' | 'seq'>,
+  ): OthersSend {
     const send: OthersSend = { ...of, router, unacked: false };
     this.#count += 1;
     addSums(this.open, send.sums);
@@ -91,6 +101,7 @@ export class OthersWork {
     send.unacked = true;
     this.#unackedCount += 1;
     this.requests += send.requests;
+    this.growthTokens += send.growthTokens;
     addSums(this.unacked, send.sums);
     const waiting = this.#waiting.get(send.router);
     if (waiting === undefined) this.#waiting.set(send.router, new Set([send]));
@@ -101,11 +112,14 @@ export class OthersWork {
     send.unacked = false;
     this.#unackedCount -= 1;
     this.requests -= send.requests;
+    this.growthTokens -= send.growthTokens;
     subtractSums(this.unacked, send.sums);
     const waiting = this.#waiting.get(send.router);
     waiting?.delete(send);
     if (waiting?.size === 0) this.#waiting.delete(send.router);
-    if (this.#unackedCount === 0) resetSums(this.unacked);
+    if (this.#unackedCount > 0) return;
+    resetSums(this.unacked);
+    this.growthTokens = 0;
   }
 
   #forgetOldest(): void {

@@ -8,7 +8,14 @@
 // wait behind all before it. With the newest first most find room within moments; few wait long, none is passed by who
 // comes after it may enter, and where the load stays larger than the pool all wait as long as in order of arrival.
 
-import { before, newer, type Entry, type LookedPast } from './queue-item.ts';
+import {
+  before,
+  clampPriority,
+  newer,
+  type Entry,
+  type LookedPast,
+  type QueueItem,
+} from './queue-item.ts';
 import { Lane } from './queue-lane.ts';
 
 export interface HeldLook {
@@ -51,6 +58,37 @@ export class HeldLane {
   sweep(kind: string, waiting: number): void {
     for (const lane of [this.#returning, this.#oldest, this.#newest]) lane.sweep(kind, waiting);
   }
+}
+
+/** Where one that waits for room stands, whichever router it waits in. */
+export interface HeldPlace {
+  readonly tenant: string;
+  readonly priority: number;
+  readonly returning: boolean;
+  readonly arrivedMs: number;
+  readonly entersMs: number;
+}
+
+export function heldPlaceOf(item: QueueItem): HeldPlace {
+  const { tenant, arrivedMs, entersMs = arrivedMs } = item;
+  const priority = clampPriority(item.priority);
+  return { tenant, priority, returning: item.held === 'returning', arrivedMs, entersMs };
+}
+
+/**
+ * Of two routers' first ones: which of them one queue would let in first. Of one priority that is told within a tenant
+ * alone: tenants take turns by what each router has given them.
+ */
+export function heldFirst(a: HeldPlace, than: HeldPlace, nowMs: number): boolean {
+  if (a.priority !== than.priority) return a.priority < than.priority;
+  if (a.tenant !== than.tenant) return false;
+  const [rankA, rankB] = [placeRank(a, nowMs), placeRank(than, nowMs)];
+  if (rankA !== rankB) return rankA < rankB;
+  return rankA === NEW ? a.arrivedMs > than.arrivedMs : a.entersMs < than.entersMs;
+}
+
+function placeRank({ returning, entersMs }: HeldPlace, nowMs: number): number {
+  return returning ? 0 : entersMs <= nowMs ? 1 : NEW;
 }
 
 /** Of two tenants' first ones. */

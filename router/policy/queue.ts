@@ -25,6 +25,12 @@ export class ReleaseQueue {
   #bytes = 0;
   #prefillMs = 0;
   #order = 0;
+  #heldChanges = 0;
+
+  /** Ever, of what is held back for KV room: another figure, another first one perhaps. */
+  get heldChanges(): number {
+    return this.#heldChanges;
+  }
 
   get size(): number {
     return this.#entries.size;
@@ -117,6 +123,7 @@ export class ReleaseQueue {
     this.#level(item).push(entry);
     this.#prefillMs += item.prefillMs;
     this.#bytes += item.bytes;
+    if (item.held !== undefined) this.#heldChanges += 1;
   }
 
   /** Takes it out without charging its tenant. */
@@ -127,6 +134,7 @@ export class ReleaseQueue {
     this.#entries.delete(id);
     this.#prefillMs -= entry.item.prefillMs;
     this.#bytes -= entry.item.bytes;
+    if (entry.item.held !== undefined) this.#heldChanges += 1;
     if (this.#entries.size === 0) this.#prefillMs = 0;
     this.#level(entry.item).remove(entry.item);
     pruneDead(this.#givingUp, this.size);

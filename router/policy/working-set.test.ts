@@ -6,6 +6,7 @@ const FIGURES: RoomFigures = {
   capacityTokens: 100_000,
   workingSetTokens: 80_000,
   ownTokens: 0,
+  othersTokens: 0,
   ownNew: 0,
   claimedTokens: 0,
   neededTokens: 10_000,

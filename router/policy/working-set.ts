@@ -2,8 +2,10 @@
 //
 //   limit = bound · KV capacity
 //   new   = less than half of the prompt is found, on every candidate
-//   fits  = working set + own + needed ≤ limit                       own: sent there and in no report yet
-//           and, of several routers, claimed + own + needed ≤ (limit − working set + claimed) / routers, or it is the first
+//   fits  = working set + others + own + needed ≤ limit              others, own: sent there and in no report yet, by
+//                                                                    siblings as they tell it, and by this router
+//           and, of several routers, claimed + own + needed ≤ (limit − working set − others + claimed) / routers, or it is
+//           the first
 //           claimed: sent there lately and in a report already. That one need not include what others have sent by then:
 //           a share of what seems to be left would be room that they have taken
 //
@@ -36,7 +38,9 @@ export interface RoomFigures {
   readonly workingSetTokens: number | null;
   /** Growth by what this router has sent there and no report includes. */
   readonly ownTokens: number;
-  /** New conversations among that and the claimed. */
+  /** The same by what the region's other routers have sent, as far as they say. */
+  readonly othersTokens: number;
+  /** New conversations among that of this router and the claimed. */
   readonly ownNew: number;
   /** Growth by new conversations sent there within SETTLES_MS that a report includes already. */
   readonly claimedTokens: number;
@@ -53,10 +57,15 @@ export function isUnfound(matchedTokens: number, promptTokens: number): boolean 
 
 export function kvRoom(figures: RoomFigures, boundRatio: number): KvRoom {
   const { capacityTokens, workingSetTokens, ownTokens, neededTokens } = figures;
-  const shown = { boundRatio, capacityTokens, workingSetTokens, ownTokens, neededTokens };
+  const { othersTokens } = figures;
+  const sentTokens = ownTokens + othersTokens;
+  const shown = {
+    ...{ boundRatio, capacityTokens, workingSetTokens, neededTokens },
+    ownTokens: sentTokens,
+  };
   if (capacityTokens === null || workingSetTokens === null) return { state: 'unknown', ...shown };
   const limit = boundRatio * capacityTokens;
-  const room = limit - workingSetTokens;
+  const room = limit - workingSetTokens - othersTokens;
   const taken = ownTokens + Math.min(neededTokens, LARGEST_SHARE * limit);
   const { claimedTokens: claimed, ownNew, routers } = figures;
   const shared = ownNew === 0 || claimed + taken <= (room + claimed) / Math.max(1, routers);

@@ -9,10 +9,11 @@ import { shedReason } from '../policy/shed.ts';
 import { ASSUMED_BYTES_PER_TOKEN } from '../policy/tokens.ts';
 import { bare, hasReady, type Verdict } from './core-decide.ts';
 import { finish } from './core-ends.ts';
-import { goesOn, noteHeld, roomPaceMs } from './core-working-set.ts';
+import { isBehindSiblings } from './core-held-order.ts';
+import { goesOn, heldPlace, noteHeld, roomPaceMs } from './core-working-set.ts';
 import { poolCurve } from './core-load.ts';
 import { answerMs, rateOf, turnAway, waitOutlookMs } from './core-outlook.ts';
-import type { PoolState, RegionalState, RequestState } from './core-state.ts';
+import type { RegionalState, RequestState } from './core-state.ts';
 import { noteTurnWaits } from './core-waiting-turns.ts';
 
 /** Queues a request, within the limits; a retry keeps its age and is not measured again. */
@@ -28,7 +29,7 @@ export function admit(state: RegionalState, request: RequestState, verdict: Verd
   noteInflow(state, request, verdict);
   makeRoom(state, request);
   const work = expectedWork(request, verdict);
-  const held = waitsForRoom(pool, verdict) ? noteHeld(state, request) : null;
+  const held = waitsForRoom(state, request, verdict) ? noteHeld(state, request) : null;
   const { request: asked } = request;
   const deadlineMs =
     asked.clientDeadlineMs === null
@@ -71,14 +72,26 @@ function kindOf({ engineModel, tried }: RequestState): string {
 }
 
 /** A new conversation goes behind those that wait for KV room, also where it would find some. */
-export function waitsForRoom({ queue }: PoolState, { room, decision }: Verdict): boolean {
+export function waitsForRoom(
+  state: RegionalState,
+  request: RequestState,
+  { room, decision }: Verdict,
+): boolean {
   if (room?.acts !== true) return false;
-  return decision.reason === 'kv_room' || queue.held.requests > 0;
+  const { pool } = request;
+  if (decision.reason === 'kv_room' || pool.queue.held.requests > 0) return true;
+  return isBehindSiblings(state, pool, heldPlace(state, request));
 }
 
 /** Whether others of its pool have to go first. */
-export function isBehindOthers({ queue }: PoolState, { room }: Verdict): boolean {
-  return queue.size > (room?.acts === true ? 0 : queue.held.requests);
+export function isBehindOthers(
+  state: RegionalState,
+  request: RequestState,
+  { room }: Verdict,
+): boolean {
+  const { pool } = request;
+  if (room?.acts !== true) return pool.queue.size > pool.queue.held.requests;
+  return pool.queue.size > 0 || isBehindSiblings(state, pool, heldPlace(state, request));
 }
 
 /** Says which requests entered the queue in this event and have not left it again. */
@@ -226,7 +239,7 @@ function expectedWork(
 function predictedQueueMs(state: RegionalState, request: RequestState, verdict: Verdict): number {
   const { pool } = request;
   const { weighing } = verdict;
-  if (waitsForRoom(pool, verdict)) return predictedRoomWaitMs(state, request);
+  if (waitsForRoom(state, request, verdict)) return predictedRoomWaitMs(state, request);
   return waitOutlookMs(state, pool, {
     backlogMs: weighing.waitMsOfAll(),
     targets: weighing.count,

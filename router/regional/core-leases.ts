@@ -23,7 +23,14 @@ import { medianKnown } from '../policy/unknown.ts';
 import { isLight } from './core-decide.ts';
 import { targetsOf } from './core-ready.ts';
 import type { Scored } from './core-weighing.ts';
-import { growthTokens, noteAdmitted, noteClaim, restedMs, type Room } from './core-working-set.ts';
+import {
+  entersAged,
+  growthTokens,
+  noteAdmitted,
+  noteClaim,
+  restedMs,
+  type Room,
+} from './core-working-set.ts';
 import { noteOpened, notePast, noteRetold } from './core-siblings.ts';
 import type { LeaseState, RegionalState, RequestState, TargetState } from './core-state.ts';
 
@@ -44,7 +51,7 @@ export function openAttempt(
   request.attempts += 1;
   const deadlines = deadlinesOf(state, request, scored);
   const lease = newLease(state, request, { scored, deadlines, room });
-  noteAdmitted(state, scored, room);
+  noteAdmitted(state, lease, room);
   state.leases.set(lease.id, lease);
   request.lease = lease;
   target.attempts += 1;
@@ -250,6 +257,7 @@ function newLease(
     prefilledMs: state.nowMs + scored.load.waitMs + scored.prefillMs,
     timeoutMs: deadlines.firstTokenTimeoutMs,
     growthTokens: growthTokens(request, scored),
+    aged: entersAged(scored, plan.room),
     unfound,
     moved: unfound && plan.room?.acts !== true,
     byClient: deadlines.byClient,

@@ -5,6 +5,7 @@ import type { RequestId } from '../../shared/model/ids.ts';
 import { decide, pendingEtaMs } from './core-decide.ts';
 import { openAttempt } from './core-leases.ts';
 import { predictedRoomWaitMs, waitsForRoom } from './core-admission.ts';
+import { beginRound, endRound, givesWay, givesWayUntilMs } from './core-held-order.ts';
 import { letGoOfHeld, noteHeld } from './core-working-set.ts';
 import { poolOutlook, turnAway, waitOutlookMs } from './core-outlook.ts';
 import { pressWithinMs } from './core-queued.ts';
@@ -69,6 +70,12 @@ function moveHeld(state: RegionalState, pool: PoolState): void {
   if (heldLook.due) return;
   const targets = pool.roster.targets.length;
   heldLook.atMs = state.nowMs + (targets > LARGE_POOL ? LOOK_EVERY_MS * targets : 0);
+  beginRound(pool);
+  moveHeldRound(state, pool);
+  endRound(pool);
+}
+
+function moveHeldRound(state: RegionalState, pool: PoolState): void {
   const past = new Past();
   for (let k = 0; k < RELEASED_AT_ONCE && past.kinds.size < LOOKED_PAST; k += 1) {
     if (pool.queue.held.requests === 0 || !canMove(state, pool)) return;
@@ -96,6 +103,7 @@ export function queueWakeMs(state: RegionalState, pool: PoolState): number | nul
   let wake = Math.min(
     pool.queue.nextGiveUpMs ?? Number.POSITIVE_INFINITY,
     heldWakeMs(state, pool) ?? Number.POSITIVE_INFINITY,
+    givesWayUntilMs(state, pool) ?? Number.POSITIVE_INFINITY,
     pool.heldLook.due ? pool.heldLook.atMs : Number.POSITIVE_INFINITY,
   );
   const { roster } = pool;
@@ -126,7 +134,7 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
     return true;
   }
   const verdict = decide(state, request, { draw: true });
-  if (item.held === undefined && waitsForRoom(pool, verdict)) {
+  if (item.held === undefined && waitsForRoom(state, request, verdict)) {
     const held = noteHeld(state, request);
     pool.queue.push({ ...item, ...held }, state.settings.ageCredit);
     noteTurnWaitsNoMore(request);
@@ -138,6 +146,7 @@ function tryRelease(state: RegionalState, pool: PoolState, item: QueueItem): boo
     carryOut(state, request, verdict);
     return true;
   }
+  if (item.held !== undefined && givesWay(state, pool, item)) return false;
   pool.queue.release(item.id);
   noteTurnWaitsNoMore(request);
   const { held } = pool.queue;

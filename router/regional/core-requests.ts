@@ -29,7 +29,7 @@ export function arrive(state: RegionalState, request: RouteRequest): void {
   }
   state.requests.set(request.id, entered);
   const verdict = decide(state, entered, { draw: true });
-  const waits = !isLight(entered) && isBehindOthers(entered.pool, verdict);
+  const waits = !isLight(entered) && isBehindOthers(state, entered, verdict);
   if (!waits && verdict.chosen !== null && !isLight(entered)) noteInflow(state, entered, verdict);
   if (!waits || verdict.decision.kind === 'refuse') carryOut(state, entered, verdict);
   else admit(state, entered, verdict);

@@ -99,7 +99,7 @@ export function othersQueue({ report, replica }: TargetState): boolean {
 }
 
 /** For a request in another router's queue to be sent, and to be seen in reports. */
-function patienceMs({ settings, links }: RegionalState): number {
+export function patienceMs({ settings, links }: RegionalState): number {
   return 2 * reportIntervalMs(settings.minReportIntervalMs, links.size) + TRAVEL_MS;
 }
 

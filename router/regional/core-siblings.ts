@@ -1,4 +1,5 @@
 // The region's other routers: what they send, as they tell it on links of their own, and what they are told of this one.
+// With it goes who waits for KV room (`core-held-order.ts`).
 //
 //   hears   a link that a sibling has dialled: its sends weigh on their targets beside this router's own, until a report
 //           includes them, they are past their prefill, or the link ends. What it says is of its own sends alone
@@ -7,7 +8,7 @@
 // A sibling that is away is as one that sends nothing: then agents' reports alone tell of it.
 
 import { ChurnMap } from '../../shared/lib/churn.ts';
-import type { LinkId, RouterId } from '../../shared/model/ids.ts';
+import type { LinkId, PoolId, RouterId } from '../../shared/model/ids.ts';
 import { MAX_LEASE_REQUESTS, MAX_OPEN_LEASES } from '../../shared/protocol/limits.ts';
 import {
   MAX_OPENED,
@@ -15,6 +16,8 @@ import {
   type SiblingSends,
 } from '../../shared/protocol/sibling-messages.ts';
 import { OthersWork, type OthersSend } from '../policy/others-work.ts';
+import type { HeldPlace } from '../policy/queue-held.ts';
+import { allHeld, forgetHeld, hasHeldNews, hearHeld, takeHeldNews } from './core-held-order.ts';
 import type { LeaseState, RegionalState, TargetState } from './core-state.ts';
 
 /** ms between two messages: a few of what the network takes, and fifty messages a second to each sibling at most. */
@@ -29,10 +32,14 @@ interface Heard {
   readonly send: OthersSend;
 }
 
-interface Sibling {
+export interface Sibling {
   readonly link: LinkId;
   readonly router: RouterId;
   readonly sends: ChurnMap<number, Heard>;
+  /** Of each pool where it holds anything back for KV room, the one that goes first. */
+  readonly held: Map<PoolId, HeldPlace>;
+  /** Whether it says that. */
+  tellsHeld: boolean;
 }
 
 export class Siblings {
@@ -86,7 +93,7 @@ export function siblingListens(state: RegionalState, link: LinkId): void {
     state.emit({
       kind: 'sendSibling',
       link,
-      message: k === 0 ? { ...message, anew: true } : message,
+      message: k === 0 ? { ...message, anew: true, held: allHeld(state) } : message,
     });
   }
 }
@@ -102,8 +109,10 @@ export function siblingDeaf({ siblings }: RegionalState, link: LinkId): void {
 export function tellSiblings(state: RegionalState): void {
   const { siblings } = state;
   if ((tellSiblingsWakeMs(state) ?? Number.POSITIVE_INFINITY) > state.nowMs) return;
+  const held = takeHeldNews(state);
   const opened = [...siblings.opened].map(sendOf);
   const { past } = siblings;
+  if (held.length === 0 && opened.length === 0 && past.length === 0) return;
   siblings.opened = new Set();
   siblings.past = [];
   siblings.toldMs = state.nowMs;
@@ -111,13 +120,16 @@ export function tellSiblings(state: RegionalState): void {
   for (let k = 0; k === 0 || k < opened.length || k < past.length; k += MAX_OPENED) {
     const upTo = k + MAX_OPENED;
     const message = messageOf(opened.slice(k, upTo), past.slice(k, upTo));
-    state.emit({ kind: 'tellSiblings', message });
+    const more = k === 0 && held.length > 0 ? { held } : {};
+    state.emit({ kind: 'tellSiblings', message: { ...message, ...more } });
   }
 }
 
 /** When siblings are told next; null where there is nothing to tell. */
-export function tellSiblingsWakeMs({ siblings }: RegionalState): number | null {
-  if (siblings.opened.size === 0 && siblings.past.length === 0) return null;
+export function tellSiblingsWakeMs(state: RegionalState): number | null {
+  const { siblings } = state;
+  const sends = siblings.opened.size + siblings.past.length;
+  if (sends === 0 && !hasHeldNews(state)) return null;
   return siblings.toldMs + BATCH_MS;
 }
 
@@ -125,7 +137,8 @@ function messageOf(opened: readonly SiblingSend[], past: readonly number[]): Sib
   return { kind: 'sends', opened, past };
 }
 
-function sendOf({ no, target, sums, sentSeq, facts }: LeaseState): SiblingSend {
+function sendOf(lease: LeaseState): SiblingSend {
+  const { no, target, sums, sentSeq, facts, growthTokens } = lease;
   const { requests } = facts;
   return {
     no,
@@ -136,6 +149,8 @@ function sendOf({ no, target, sums, sentSeq, facts }: LeaseState): SiblingSend {
     uncachedTokens: sums.uncached,
     contextTokens2: sums.context,
     ...(requests === undefined ? {} : { requests: Math.min(requests, MAX_LEASE_REQUESTS) }),
+    growthTokens,
+    ...(lease.aged ? { aged: true } : {}),
   };
 }
 
@@ -153,7 +168,8 @@ export function siblingUp(state: RegionalState, link: LinkId, router: RouterId):
     state.emit({ kind: 'closeSibling', link, reason: 'flooded' });
     return;
   }
-  heard.set(link, { link, router, sends: new ChurnMap() });
+  const nothing = { sends: new ChurnMap<number, Heard>(), held: new Map<PoolId, HeldPlace>() };
+  heard.set(link, { link, router, ...nothing, tellsHeld: false });
 }
 
 export function siblingDown(state: RegionalState, link: LinkId): void {
@@ -161,12 +177,14 @@ export function siblingDown(state: RegionalState, link: LinkId): void {
   if (sibling === undefined) return;
   state.siblings.heard.delete(link);
   forgetSends(sibling);
+  forgetHeld(state, sibling);
 }
 
 export function siblingSaid(state: RegionalState, link: LinkId, message: SiblingSends): void {
   const sibling = state.siblings.heard.get(link);
   if (sibling === undefined) return;
   if (message.anew === true) forgetSends(sibling);
+  hearHeld(state, sibling, message);
   for (const send of message.opened) hear(state, sibling, send);
   for (const no of message.past) endHeard(sibling, no);
 }
@@ -195,8 +213,10 @@ function hear(state: RegionalState, sibling: Sibling, said: SiblingSend): void {
   const work = (target.others ??= new OthersWork());
   const { promptTokens: prompt, uncachedTokens: uncached, contextTokens2: context } = said;
   const sums = { prompt, uncached, context };
-  const send = work.opened(sibling.router, { sums, requests: said.requests ?? 1, seq: said.seq });
+  const { seq, requests = 1, growthTokens = 0 } = said;
+  const send = work.opened(sibling.router, { sums, requests, growthTokens, seq });
   sibling.sends.set(said.no, { target, work, send });
+  if (said.aged === true) target.agedMs = state.nowMs;
   touch(target);
 }
 

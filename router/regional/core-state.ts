@@ -41,6 +41,7 @@ import type { LinkBounds } from './core-link-bounds.ts';
 import type { PoolConfig, RegionalCoreConfig, RouterEffect } from './events.ts';
 import type { RouteRequest } from '../policy/request-events.ts';
 import type { OthersWork } from '../policy/others-work.ts';
+import { newHeldTurn, type HeldTurn } from './core-held-order.ts';
 import { Siblings } from './core-siblings.ts';
 import { RegionTier } from './core-region-state.ts';
 import { Roster } from './core-roster.ts';
@@ -78,6 +79,8 @@ export interface PoolState {
   readonly heldPace: ReleasePace;
   /** When they are looked at next, where a look costs much; and whether something has happened since the last one. */
   readonly heldLook: { atMs: number; due: boolean };
+  /** Beside those that wait for it in the region's other routers. */
+  readonly heldTurn: HeldTurn;
   /** What comes, by priority. */
   readonly inflow: Inflow;
   /** To those who were turned away. */
@@ -141,8 +144,8 @@ export interface TargetState {
   readonly replica: ReplicaState;
   readonly rank: number;
   readonly key: string;
-  /** In the prefix index. */
-  readonly slot: number;
+  /** In the prefix index; another one whenever it begins anew there. */
+  slot: number;
   /** In its pool's roster. */
   place: number;
   report: ReplicaReport | null;
@@ -256,6 +259,8 @@ export interface LeaseState {
   readonly timeoutMs: number;
   /** Tokens that it adds to its target's working set. */
   readonly growthTokens: number;
+  /** A new conversation that entered without KV room, for its age. */
+  readonly aged: boolean;
   /** Its target held less than half of its prompt. */
   readonly unfound: boolean;
   /** Another candidate held more of it: what it does not find here was not evicted. */
@@ -333,6 +338,7 @@ export function newPool(config: PoolConfig): PoolState {
     sight: new PoolSight(),
     heldPace: new ReleasePace(),
     heldLook: { atMs: Number.NEGATIVE_INFINITY, due: false },
+    heldTurn: newHeldTurn(),
     inflow: new Inflow(),
     promises: new Promises(),
     workingSet: {

@@ -7,9 +7,11 @@
 import type { KvRoom } from '../../shared/model/decision.ts';
 import type { ReplicaReport } from '../../shared/model/report.ts';
 import type { PrefixMessage, Usage } from '../../shared/protocol/messages.ts';
-import { curveOf, poolCurve } from './core-load.ts';
+import { siblingsHold, untoldRouters } from './core-held-order.ts';
+import { curveOf, othersUnacked, poolCurve } from './core-load.ts';
 import { isUnfound, kvRoom, servedAnew, SETTLES_MS } from '../policy/working-set.ts';
-import type { QueueItem } from '../policy/queue-item.ts';
+import type { HeldPlace } from '../policy/queue-held.ts';
+import { clampPriority, type QueueItem } from '../policy/queue-item.ts';
 import type { EarlierTurn } from '../policy/turn-memory.ts';
 import type {
   LeaseState,
@@ -80,7 +82,8 @@ export function roomTokens(
     if (typeof capacity !== 'number' || typeof live !== 'number') continue;
     if (hasSpare(state, target)) return null;
     const waiting = waitingTokens(target);
-    room = (room ?? 0) + Math.max(0, bound * capacity - live - waiting - ownGrowth(target).tokens);
+    const sent = ownGrowth(target).tokens + othersGrowth(target);
+    room = (room ?? 0) + Math.max(0, bound * capacity - live - waiting - sent);
   }
   return room;
 }
@@ -107,20 +110,37 @@ export function noteHeld(
   return { held, entersMs: entersByMs(state, request) };
 }
 
+/** Where it stands, or would stand, among those that wait for room. */
+export function heldPlace(state: RegionalState, request: RequestState): HeldPlace {
+  const { tenant, priority } = request.request;
+  return {
+    tenant,
+    priority: clampPriority(priority),
+    returning: goesOn(request),
+    arrivedMs: request.arrivedMs,
+    entersMs: entersByMs(state, request),
+  };
+}
+
 /** A conversation whose cache was evicted: it waits for room behind others that go on, and ahead of new ones. */
 export function goesOn({ request }: RequestState): boolean {
   return request.prompts.some(({ turnEnds }) => turnEnds.length > 0);
 }
 
-export function noteAdmitted(state: RegionalState, scored: Scored, room: Room | null): void {
+/** It enters without room, for its age. */
+export function entersAged(scored: Scored, room: Room | null): boolean {
+  return room?.acts === true && room.of(scored).state === 'aged';
+}
+
+export function noteAdmitted(state: RegionalState, lease: LeaseState, room: Room | null): void {
   if (room === null) return;
-  const aged = room.acts && room.of(scored).state === 'aged';
-  const { gaps } = scored.target.replica.pool.workingSet;
-  scored.target.recentTurns.sent(state.nowMs, gaps.meanMs ?? Number.POSITIVE_INFINITY);
-  if (!aged) return;
+  const { target } = lease;
+  const { workingSet } = target.replica.pool;
+  target.recentTurns.sent(state.nowMs, workingSet.gaps.meanMs ?? Number.POSITIVE_INFINITY);
+  if (!lease.aged) return;
   state.limit('new_conversation_wait');
-  scored.target.agedMs = state.nowMs;
-  scored.target.replica.pool.workingSet.aged += 1;
+  target.agedMs = state.nowMs;
+  workingSet.aged += 1;
 }
 
 /** Turns have ended there, whichever router sent them. */
@@ -179,10 +199,11 @@ export function lookForRoom(
   report: ReplicaReport,
 ): void {
   const { queue, workingSet } = replica.pool;
-  const waiting = queue.held.requests > 0;
-  const seen = { waiting, routers: Math.max(1, report.routers) };
+  const held = queue.held.requests > 0;
+  const waiting = held || siblingsHold(state, replica.pool);
+  const seen = { waiting, routers: untoldRouters(state, report.routers) };
   workingSet.control.look(seen);
-  const crowd = waiting && isCrowd(state, replica.pool);
+  const crowd = held && isCrowd(state, replica.pool);
   workingSet.burst.look({ ...seen, crowd }, state.nowMs);
   workingSet.control.step(state.settings, state.nowMs);
 }
@@ -236,7 +257,7 @@ function anewOf(target: TargetState): number {
 
 /** One at a time: a crowd that enters by age would push out those who are inside. */
 function takesAged(state: RegionalState, target: TargetState): boolean {
-  const routers = target.report?.routers ?? 1;
+  const routers = untoldRouters(state, target.report?.routers ?? 1);
   return state.nowMs - target.agedMs >= routers * state.settings.newConversationWaitMs;
 }
 
@@ -269,6 +290,7 @@ function roomAt(
     capacityTokens: report?.kvCapacityTokens ?? null,
     workingSetTokens: liveTokens(target, known),
     ownTokens: own.tokens,
+    othersTokens: othersGrowth(target),
     ownNew: own.conversations + claimed.conversations,
     claimedTokens: claimed.tokens,
     neededTokens: growthTokens(request, scored),
@@ -281,6 +303,11 @@ function roomAt(
 function liveTokens(target: TargetState, told: ReplicaReport | null): number | null {
   const live = told?.workingSetTokens ?? null;
   return live === null ? null : live + waitingTokens(target);
+}
+
+/** By what siblings have sent there and no report includes. */
+function othersGrowth(target: TargetState): number {
+  return othersUnacked(target)?.growthTokens ?? 0;
 }
 
 function ownGrowth(target: TargetState): { tokens: number; conversations: number } {

@@ -103,7 +103,7 @@ export class RegionalCore {
     if ('decision' in entered) return entered.decision;
     const verdict = decide(state, entered, { draw: false });
     const { decision } = verdict;
-    const waits = decision.kind === 'queue' || isBehindOthers(entered.pool, verdict);
+    const waits = decision.kind === 'queue' || isBehindOthers(state, entered, verdict);
     if (decision.kind === 'refuse' || !waits || isLight(entered)) return decision;
     const shed = shedVerdict(state, entered, verdict);
     if (shed !== null) return { ...decision, kind: 'shed', reason: shed.reason, target: null };

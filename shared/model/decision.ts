@@ -68,7 +68,7 @@ export interface KvRoom {
   readonly capacityTokens: number | null;
   /** As last reported. */
   readonly workingSetTokens: number | null;
-  /** Growth by what this router has sent and no report includes. */
+  /** Growth by what this router and its siblings have sent and no report includes. */
   readonly ownTokens: number;
   /** Growth by the request itself. */
   readonly neededTokens: number;

@@ -1,16 +1,18 @@
 // Frames of the link between two routers of one region: plain msgpack maps with a `kind`, as those of agents.
 
 import { z } from 'zod';
-import type { ReplicaId, RouterId } from '../model/ids.ts';
+import type { PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import { helloFields, welcomeFields } from './greeting.ts';
 import { MAX_LEASE_REQUESTS, MAX_RANKS, MAX_SIBLING_FRAME_BYTES, MAX_SIBLINGS } from './limits.ts';
 import { decodeMap, packMap, refused, type Decoded } from './map-frame.ts';
 import { plainReader } from './plain-reader.ts';
 import { amount, count, idOf, text } from './schema-fields.ts';
 import {
+  MAX_HELD,
   MAX_OPENED,
   MAX_PAST,
   type SiblingChildMessage,
+  type SiblingHeld,
   type SiblingHello,
   type SiblingParentMessage,
   type SiblingSend,
@@ -27,7 +29,22 @@ const send = z.object({
   uncachedTokens: amount,
   contextTokens2: amount,
   requests: z.int().min(1).max(MAX_LEASE_REQUESTS).optional(),
+  growthTokens: amount.optional(),
+  aged: z.boolean().optional(),
 }) satisfies z.ZodType<SiblingSend>;
+
+const held = z.object({
+  pool: idOf<PoolId>(),
+  first: z
+    .object({
+      tenant: text,
+      priority: z.number(),
+      returning: z.boolean(),
+      ageMs: amount,
+      patienceMs: amount,
+    })
+    .optional(),
+}) satisfies z.ZodType<SiblingHeld>;
 
 const CHILD_SCHEMAS = {
   hello: z.object({
@@ -40,6 +57,7 @@ const CHILD_SCHEMAS = {
     anew: z.boolean().optional(),
     opened: z.array(send).max(MAX_OPENED),
     past: z.array(count).max(MAX_PAST),
+    held: z.array(held).max(MAX_HELD).optional(),
   }) satisfies z.ZodType<SiblingSends>,
 } as const;
 

@@ -5,8 +5,11 @@
 // it, or says its `seq` anew, `past` takes it away. A number that is known, or is not, is no fault: telling twice changes
 // nothing. An agent's report says up to which `seq` of each router it includes (`othersAcked`), so that nothing is counted
 // in a report and beside it.
+//
+// Beside it what routers have to agree on about KV room: what a send adds to a working set, and of each pool which
+// conversation that waits for room goes first (`held`). What follows `anew` is all there is of that, too.
 
-import type { ReplicaId, RouterId } from '../model/ids.ts';
+import type { PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import type { AnyHello, AnyWelcome } from './greeting.ts';
 
 export const SIBLING_PROTOCOL_VERSION = 1;
@@ -15,6 +18,8 @@ export const SIBLING_PROTOCOL_VERSION = 1;
 export const MAX_OPENED = 1_024;
 /** Ends of one message; more take further messages. */
 export const MAX_PAST = 16_384;
+/** Pools of one message; of more, the others are not told. */
+export const MAX_HELD = 256;
 
 export interface SiblingHello extends AnyHello {
   readonly routerId: RouterId;
@@ -36,6 +41,29 @@ export interface SiblingSend {
   readonly contextTokens2: number;
   /** Requests that an engine makes of it and counts. Absent: 1. */
   readonly requests?: number | undefined;
+  /** By so much its target's working set grows. Absent: unknown. */
+  readonly growthTokens?: number | undefined;
+  /** A conversation that begins, and enters without KV room for its age. Absent: it is none. */
+  readonly aged?: boolean | undefined;
+}
+
+/** Of what waits for KV room, the one that goes first. */
+export interface SiblingHeldFirst {
+  readonly tenant: string;
+  /** Lower is more urgent. */
+  readonly priority: number;
+  /** It goes on, and its cache was evicted. */
+  readonly returning: boolean;
+  /** Since it arrived, ms. */
+  readonly ageMs: number;
+  /** From its arrival until it may enter without room, ms. */
+  readonly patienceMs: number;
+}
+
+export interface SiblingHeld {
+  readonly pool: PoolId;
+  /** Absent: nothing waits there. */
+  readonly first?: SiblingHeldFirst | undefined;
 }
 
 export interface SiblingSends {
@@ -45,6 +73,8 @@ export interface SiblingSends {
   readonly opened: readonly SiblingSend[];
   /** Numbers of those that have left the prefill, or are over. */
   readonly past: readonly number[];
+  /** Of pools of which it has changed; with `anew`, of all where something waits. Absent: none, or the router says nothing of it. */
+  readonly held?: readonly SiblingHeld[] | undefined;
 }
 
 export type SiblingChildMessage = SiblingHello | SiblingSends;
