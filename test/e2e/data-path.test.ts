@@ -268,7 +268,7 @@ describe('before the first data event', () => {
   test('no first token in time is a failover', async () => {
     const silent = await engineWith((_r, res) => streamHead(res));
     const harness = await gateway([silent, await engineWith(streamOf('ok'))]);
-    harness.core.attemptOptions = { firstTokenTimeoutMs: 100 };
+    harness.core.firstAttemptOptions = { firstTokenTimeoutMs: 100 };
     expect(await textOf(await streaming(harness))).toBe('ok');
     await silent.received[0]?.cut;
   });

@@ -37,7 +37,7 @@ const AGENT = [
   'agent.settings.slowDwellMs=1000',
 ];
 const ENGINE = ['--shutdown-timeout', '60'];
-const PATIENCE = { timeoutMs: 40_000, pollMs: 50 };
+const PATIENCE = { timeoutMs: 60_000, pollMs: 50 };
 
 export class FaultRegion {
   readonly fleet: Fleet;
@@ -86,17 +86,19 @@ export class FaultRegion {
   }
 
   async readyAt(router: RouterProcess): Promise<void> {
-    await router.whenStatus((status) =>
-      this.engines.every(({ replica }) => {
-        const seen = replicaOf(status, replica);
-        const target = seen?.targets[0];
-        return (
-          seen?.link === 'fresh' &&
-          target?.phase === 'ready' &&
-          target.breaker === 'closed' &&
-          !seen.down
-        );
-      }),
+    await router.whenStatus(
+      (status) =>
+        this.engines.every(({ replica }) => {
+          const seen = replicaOf(status, replica);
+          const target = seen?.targets[0];
+          return (
+            seen?.link === 'fresh' &&
+            target?.phase === 'ready' &&
+            target.breaker === 'closed' &&
+            !seen.down
+          );
+        }),
+      PATIENCE.timeoutMs,
     );
   }
 
@@ -108,11 +110,13 @@ export class FaultRegion {
   ): Promise<void> {
     await Promise.all(
       routers.map((router) =>
-        router.whenStatus((status) =>
-          engines.every((at) => {
-            const seen = replicaOf(status, this.engine(at).replica);
-            return seen !== undefined && expected(seen);
-          }),
+        router.whenStatus(
+          (status) =>
+            engines.every((at) => {
+              const seen = replicaOf(status, this.engine(at).replica);
+              return seen !== undefined && expected(seen);
+            }),
+          PATIENCE.timeoutMs,
         ),
       ),
     );
@@ -123,7 +127,10 @@ export class FaultRegion {
     const { replica } = this.engine(at);
     await Promise.all(
       this.routers.map((router) =>
-        router.whenStatus((status) => (replicaOf(status, replica)?.link ?? 'out') === 'out'),
+        router.whenStatus(
+          (status) => (replicaOf(status, replica)?.link ?? 'out') === 'out',
+          PATIENCE.timeoutMs,
+        ),
       ),
     );
   }
@@ -181,7 +188,10 @@ export class FaultRegion {
   /** No lease, no open request and no work is left anywhere. */
   async nothingLeft(): Promise<void> {
     for (const router of this.routers) {
-      await router.whenStatus(({ leases, openRequests }) => leases === 0 && openRequests === 0);
+      await router.whenStatus(
+        ({ leases, openRequests }) => leases === 0 && openRequests === 0,
+        PATIENCE.timeoutMs,
+      );
     }
     for (const at of this.agents.keys()) {
       let left = '';

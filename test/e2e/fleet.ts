@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { request } from 'undici';
 import type { AgentStatus } from '../../agent/core.ts';
 import type { RouterStatus } from '../../router/regional/status.ts';
+import { freePort, freePorts } from '../free-ports.ts';
 import { until } from './until.ts';
 
 const SPILLWAY = fileURLToPath(new URL('../../bin/spillway', import.meta.url));
@@ -19,12 +20,16 @@ const STATUS_MS = 25_000;
 const STATUS_POLL_MS = 50;
 /** Kept of what a process says; a soak says millions. */
 const LINES_MAX = 20_000;
+/** Of a process's last words. */
+const LAST_LINES = 20;
 
 export class Running {
   readonly lines: string[] = [];
   readonly child: ChildProcess;
+  private readonly args: readonly string[];
 
   constructor(args: readonly string[]) {
+    this.args = args;
     this.child = spawn(SPILLWAY, args, { stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [this.child.stdout, this.child.stderr]) {
       if (stream === null) continue;
@@ -40,21 +45,38 @@ export class Running {
     let match: RegExpExecArray | null = null;
     await until(
       () => {
-        if (this.child.exitCode !== null) throw new Error(`ended: ${this.lines.join('\n')}`);
+        if (this.fate !== null) throw new Error(this.fate);
         for (const line of this.lines) match ??= pattern.exec(line);
         return match !== null;
       },
-      { timeoutMs: START_MS },
+      { timeoutMs: START_MS, says: () => `${this.name} did not say ${pattern}\n${this.lastWords}` },
     );
     if (match === null) throw new Error(`never said ${String(pattern)}`);
     return match;
   }
 
+  /** How it has ended, with its last words; null while it runs. */
+  get fate(): string | null {
+    const { exitCode, signalCode } = this.child;
+    if (exitCode === null && signalCode === null) return null;
+    const how = signalCode === null ? `exit code ${exitCode}` : signalCode;
+    return `${this.name} ended: ${how}\n${this.lastWords}`;
+  }
+
   async end(signal: NodeJS.Signals): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    if (this.fate !== null) return;
     const exit = once(this.child, 'exit');
     this.child.kill(signal);
     await exit;
+  }
+
+  private get name(): string {
+    return this.args.join(' ');
+  }
+
+  get lastWords(): string {
+    const said = this.lines.filter((line) => !line.includes('"msg":"request"'));
+    return said.slice(-LAST_LINES).join('\n');
   }
 }
 
@@ -92,10 +114,13 @@ export class RouterProcess {
   ports: RouterPorts = { clientsPort: 0, linksPort: 0, adminPort: 0 };
   private readonly launch: (args: readonly string[]) => Running;
   private readonly config: string;
+  /** Of all that its fleet has started. */
+  private readonly fates: () => string[];
 
-  constructor(launch: (args: readonly string[]) => Running, config: string) {
+  constructor(launch: (args: readonly string[]) => Running, config: string, fates: () => string[]) {
     this.launch = launch;
     this.config = config;
+    this.fates = fates;
   }
 
   get clients(): string {
@@ -111,6 +136,7 @@ export class RouterProcess {
   }
 
   async start(): Promise<void> {
+    if (this.ports.clientsPort === 0) this.ports = await threePorts();
     const { clientsPort, linksPort, adminPort } = this.ports;
     const running = this.launch([
       'router',
@@ -136,14 +162,17 @@ export class RouterProcess {
   }
 
   /** Waits until its status has it so. */
-  async whenStatus(condition: (status: RouterStatus) => boolean): Promise<RouterStatus> {
+  async whenStatus(
+    condition: (status: RouterStatus) => boolean,
+    timeoutMs = STATUS_MS,
+  ): Promise<RouterStatus> {
     let last: RouterStatus | null = null;
     await until(
       async () => {
         last = await this.status().catch(() => null);
         return last !== null && condition(last);
       },
-      { timeoutMs: STATUS_MS, pollMs: STATUS_POLL_MS, says: () => this.summary(last) },
+      { timeoutMs, pollMs: STATUS_POLL_MS, says: () => this.summary(last) },
     );
     if (last === null) throw new Error('no status');
     return last;
@@ -160,8 +189,8 @@ export class RouterProcess {
       const target = targets[0];
       return `${id} ${link} down=${down} ${target?.phase} ${target?.leases} ${target?.breaker}`;
     });
-    const said = this.running?.lines.filter((line) => !line.includes('"msg":"request"')) ?? [];
-    return [...lines, `open=${status?.openRequests}`, ...said.slice(-20)].join('\n');
+    const said = this.running?.lastWords ?? 'never started';
+    return [...lines, `open=${status?.openRequests}`, said, ...this.fates()].join('\n');
   }
 }
 
@@ -199,7 +228,11 @@ export class Fleet {
 
   /** One more, not started yet. */
   addRouter(): RouterProcess {
-    return new RouterProcess((args) => this.start(args), this.config);
+    return new RouterProcess(
+      (args) => this.start(args),
+      this.config,
+      () => this.started.flatMap(({ fate }) => fate ?? []),
+    );
   }
 
   /** Starts the first router, on the ports that it had before where there was one. */
@@ -207,10 +240,11 @@ export class Fleet {
     return this.first.start();
   }
 
+  /** On a port of its own, or on that of one that has ended. */
   async startEngine(model: string, port = 0, more: readonly string[] = []): Promise<EngineProcess> {
     const running = this.start([
       'engine-sim',
-      ...['--port', String(port)],
+      ...['--port', String(port === 0 ? await freePort() : port)],
       ...['--model', model],
       ...['--loading-ms', '100'],
       ...more,
@@ -276,6 +310,12 @@ export class Fleet {
     this.started.push(running);
     return running;
   }
+}
+
+/** Those that it finds free again: the system gives none of them to anybody else meanwhile. */
+async function threePorts(): Promise<RouterPorts> {
+  const [clientsPort = 0, linksPort = 0, adminPort = 0] = await freePorts(3);
+  return { clientsPort, linksPort, adminPort };
 }
 
 export function poolOf(status: RouterStatus, id: string) {

@@ -24,6 +24,8 @@ export class PlainCore implements CoreMachine<RouterEvent, RouterEffect> {
   urls: string[];
   queueing = false;
   attemptOptions: Partial<Attempt> = {};
+  /** Of first attempts alone. */
+  firstAttemptOptions: Partial<Attempt> = {};
   private readonly open = new Map<RequestId, OpenRequest>();
   private readonly leases = new Map<LeaseId, OpenRequest>();
 
@@ -130,6 +132,7 @@ export class PlainCore implements CoreMachine<RouterEvent, RouterEffect> {
       predictedPromptTokens: 40,
       predictedCachedTokens: 32,
       ...this.attemptOptions,
+      ...(open.attempts === 1 ? this.firstAttemptOptions : {}),
     };
     const reason = open.attempts === 1 ? 'least_cost' : 'failover';
     return [{ kind: 'attempt', attempt, decision: decision('send', reason) }];

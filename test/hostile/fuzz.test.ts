@@ -177,7 +177,7 @@ describe('an answer with bytes changed', () => {
     '(%s) is an answer, an error, or asked for elsewhere',
     async (_name, stream, list) => {
       harness.core.urls = [raw.url, good.url];
-      harness.core.attemptOptions = { firstTokenTimeoutMs: 500, stallTimeoutMs: 500 };
+      harness.core.firstAttemptOptions = { firstTokenTimeoutMs: 500, stallTimeoutMs: 500 };
       const seen = { passed: 0, elsewhere: 0, told: 0 };
       await fc.assert(
         fc.asyncProperty(fc.constantFrom(...list), changes, async (bytes, edits) => {
@@ -201,7 +201,7 @@ describe('an answer with bytes changed', () => {
         }),
         { numRuns: 250 },
       );
-      harness.core.attemptOptions = {};
+      harness.core.firstAttemptOptions = {};
       await nothingLeft();
       expect(seen.passed).toBeGreaterThan(10);
       expect(seen.elsewhere).toBeGreaterThan(10);

@@ -96,7 +96,7 @@ test('hostile requests', { timeout: 120_000 }, async () => {
 
 test('hostile answers', { timeout: 120_000 }, async () => {
   harness.core.urls = [raw.url, good.url];
-  harness.core.attemptOptions = { firstTokenTimeoutMs: 1_000, stallTimeoutMs: 1_000 };
+  harness.core.firstAttemptOptions = { firstTokenTimeoutMs: 1_000, stallTimeoutMs: 1_000 };
   // Those that end by themselves, at once.
   const list = HOSTILE_ANSWERS.filter(
     ({ fate, stream, name }) =>
