@@ -11,7 +11,7 @@ import { replicaAt } from '../shared/runtime/address-proof.ts';
 import { CoreDriver } from '../shared/runtime/core-driver.ts';
 import { randomHex } from '../shared/runtime/entropy.ts';
 import { createHttpPools, type HttpPools, type PeerTrust } from '../shared/runtime/http-pool.ts';
-import { AGENT_OF_ROUTERS } from '../shared/runtime/agent-link.ts';
+import { AGENT_LINK_LIMITS, AGENT_OF_ROUTERS } from '../shared/runtime/agent-link.ts';
 import { startLinkClient, type LinkClient } from '../shared/runtime/link-client.ts';
 import type { Resolve } from '../shared/runtime/link-names.ts';
 import type { RoleRuntime } from '../shared/runtime/role.ts';
@@ -260,6 +260,7 @@ class Agent implements RunningAgent {
     const { resolve } = this.#surroundings;
     const links = startLinkClient({
       words: AGENT_OF_ROUTERS,
+      limits: AGENT_LINK_LIMITS,
       urls: this.#options.routers,
       secret: this.#options.linkSecret,
       trust: this.#routerTrust,

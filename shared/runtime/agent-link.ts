@@ -13,9 +13,17 @@ import {
   type RouterMessage,
   type Welcome,
 } from '../protocol/messages.ts';
+import { LINK_LIMITS, type LinkLimits } from './link-socket.ts';
 import type { ChildWords, ParentWords } from './link-words.ts';
 
 export type ToldByAgent = Exclude<AgentMessage, Hello>;
+
+/**
+ * What an agent hears. A router says up to three messages of each request, and one that runs by itself on a core has some
+ * thousand small requests a second, all of which may go to one agent's engines; their bytes are bounded as others' are. What a
+ * router hears follows from what its agent has to say.
+ */
+export const AGENT_LINK_LIMITS: LinkLimits = { ...LINK_LIMITS, messagesPerS: 50_000 };
 
 export const ROUTER_OF_AGENTS: ParentWords<Hello, ToldByAgent, RouterMessage> = {
   version: PROTOCOL_VERSION,

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { seededRandom } from '../lib/random.ts';
 import type { AgentId, LinkId, PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import type { AgentMessage, Hello, RouterMessage } from '../protocol/messages.ts';
-import { AGENT_OF_ROUTERS, ROUTER_OF_AGENTS } from './agent-link.ts';
+import { AGENT_LINK_LIMITS, AGENT_OF_ROUTERS, ROUTER_OF_AGENTS } from './agent-link.ts';
 import { systemClock } from './clock.ts';
 import { startLinkClient, type LinkClient, type LinkClientOptions } from './link-client.ts';
 import { startLinkServer, type LinkServer, type LinkServerOptions } from './link-server.ts';
@@ -95,6 +95,7 @@ export function fakeAgent(
   const runtime = testRuntime();
   const client = startLinkClient({
     words: AGENT_OF_ROUTERS,
+    limits: AGENT_LINK_LIMITS,
     urls,
     secret: null,
     runtime,

@@ -259,6 +259,22 @@ describe('what a link may carry', () => {
     expect(ends).toEqual(['flooded']);
   });
 
+  it('lets a router say three messages of each of 10,000 requests at once', async () => {
+    const { port, server, up } = await router();
+    const linked = agent([url(port)]);
+    await until(() => up.size === 1);
+    const [link] = up;
+    server.send(link!, welcome('router-a'));
+    const heard = (): number => linked.messages.filter(({ kind }) => kind === 'pace').length;
+    for (let burst = 1; burst <= 30; burst += 1) {
+      for (let count = 0; count < 1_000; count += 1) {
+        expect(server.send(link!, { kind: 'pace', minReportIntervalMs: 50 })).toBe(true);
+      }
+      await until(() => heard() === burst * 1_000);
+    }
+    expect(linked.ends).toEqual([]);
+  });
+
   it('holds an agent to what its owner says that it may say, in messages and pings', async () => {
     const { port, ends, up, server } = await router({ messagesPerS: () => 10 });
     for (const flood of ['messages', 'pings']) {
