@@ -5,7 +5,7 @@ import type { CoreContext } from './core-context.ts';
 import type { AgentLink, LinkTable } from './core-links.ts';
 import type { TargetState } from './core-target.ts';
 import type { PrefixDelta } from './policy/prefix-index.ts';
-import { deltaParts, partsOf } from './policy/prefix-parts.ts';
+import { deltaParts, snapshotParts } from './policy/prefix-parts.ts';
 import type { Incarnation } from '../shared/model/ids.ts';
 
 /** A router that asks again and again is not sent the whole index each time, ms. */
@@ -58,13 +58,15 @@ export class PrefixFeed {
     this.flushedMs.set(target, nowMs);
     if (delta !== null) this.tell(following, incarnation, { target, delta });
     if (fresh.length === 0) return;
-    const parts = partsOf(index.snapshot());
+    const snapshot = index.snapshot();
     for (const link of fresh) {
       const state = link.sentState(target);
       state.prefixLife = lifeOf(incarnation, target);
       state.prefixSeq = null;
       state.snapshotMs = nowMs;
-      for (const delta of parts) this.send(link, incarnation, { target, delta, ofSnapshot: true });
+      for (const delta of snapshotParts(snapshot, link.takesParts)) {
+        this.send(link, incarnation, { target, delta, ofSnapshot: true });
+      }
     }
   }
 

@@ -9,8 +9,10 @@ import { DELTA_PARTS_MAX } from '../../shared/protocol/limits.ts';
 import type { PrefixLeaf, PrefixRun } from '../../shared/protocol/messages.ts';
 import type { PrefixDelta } from './prefix-index.ts';
 
-/** Chunks and leaves of one part of a snapshot at most: 128 KiB of hashes. */
+/** Chunks and leaves of one part of a snapshot at most: 128 KiB of hashes, which hold a router's event loop for 20 to 40 ms. */
 const PART_MAX = 16_384;
+/** The same to a router that expects parts, 3 to 5 ms: as many of them as a link may bring at once. */
+const SNAPSHOT_PART_MAX = 2_048;
 /** Of a delta, evictions too: a router takes a millisecond or two for it, and streams go on between two parts. */
 const DELTA_PART_MAX = 1_024;
 
@@ -27,6 +29,11 @@ export function deltaParts(delta: PrefixDelta): PrefixDelta[] {
     delta.evicted.length / 2 + delta.leaves.length,
   );
   return partsOf(delta, Math.max(DELTA_PART_MAX, Math.ceil(entries / DELTA_PARTS_MAX)));
+}
+
+/** Of a snapshot; a router that does not expect parts would take so many messages for a flood. */
+export function snapshotParts(snapshot: PrefixDelta, takesParts: boolean): PrefixDelta[] {
+  return partsOf(snapshot, takesParts ? SNAPSHOT_PART_MAX : PART_MAX);
 }
 
 export function partsOf(delta: PrefixDelta, most = PART_MAX): PrefixDelta[] {

@@ -116,19 +116,19 @@ export class PrefixHolders {
     flags[row] = before & ~HOPES;
   }
 
-  /** Rows that the target is said to hold, and with hopes those too. Rows that are not in use name nobody. */
-  rowsOf(slot: number, hopes = false): number[] {
+  /** Rows that the target is said to hold. Rows that are not in use name nobody. */
+  rowsOf(slot: number): number[] {
     const rows: number[] = [];
-    const { flags } = this.#table;
-    const words = this.#words();
     for (let row = 0; row < this.#table.rows; row += 1) {
-      const word = words[row] as number;
-      const flag = flags[row] as number;
-      const named = word !== 0 && this.sets.has(word, slot) && (hopes || (flag & WISHED) === 0);
-      const noted = hopes && (flag & HOPED) !== 0 && this.sets.has(this.#hopes.first(row), slot);
-      if (named || noted) rows.push(row);
+      if (this.sets.has(this.#heldOf(row), slot)) rows.push(row);
     }
     return rows;
+  }
+
+  /** Whether the target is said or expected to hold the row. */
+  names(row: number, slot: number): boolean {
+    const word = this.#words()[row] as number;
+    return word !== 0 && (this.sets.has(word, slot) || this.sets.has(this.noted(row), slot));
   }
 
   /** Bit sets for so many targets, within the budget: rows whose set finds no room any more are to be removed. */

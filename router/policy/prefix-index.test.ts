@@ -137,20 +137,21 @@ describe('a prefix index', () => {
     expect(index.apply(a, message({ seq: 1, runs: [run(chain([2]))] }))).toBe('applied');
     expect(index.apply(a, message({ seq: 3, runs: [run(chain([3]))] }))).toBe('resync');
     expect(index.apply(a, message({ seq: 4, runs: [run(chain([4]))] }))).toBe('ignored');
-    expect(index.apply(a, message({ seq: 0, runs: [run(chain([5]))] }))).toBe('applied');
-    expect(index.match(a, chain([5])).chunks).toBe(1);
-    expect(index.match(a, chain([1])).chunks).toBe(0);
-    expect(index.apply(a, message({ seq: 1, runs: [run(chain([6]))] }))).toBe('applied');
+    const b = index.renew(a);
+    expect(index.apply(b, message({ seq: 0, runs: [run(chain([5]))] }))).toBe('applied');
+    expect(index.match(b, chain([5])).chunks).toBe(1);
+    expect(index.match(b, chain([1])).chunks).toBe(0);
+    expect(index.apply(b, message({ seq: 1, runs: [run(chain([6]))] }))).toBe('applied');
   });
 
   test('asks for a snapshot when deltas come after it was emptied', () => {
     const index = new PrefixIndex(1_000_000);
     const a = index.addTarget();
     index.apply(a, message({ runs: [run(chain([1]))] }));
-    index.reset(a);
+    const b = index.renew(a);
     const delta = message({ seq: 1, incarnation: 'i2' as Incarnation });
-    expect(index.apply(a, delta)).toBe('resync');
-    expect(index.apply(a, { ...delta, seq: 2 })).toBe('ignored');
+    expect(index.apply(b, delta)).toBe('resync');
+    expect(index.apply(b, { ...delta, seq: 2 })).toBe('ignored');
   });
 
   test('a removed target leaves nothing behind for the one that gets its slot', () => {
@@ -162,6 +163,51 @@ describe('a prefix index', () => {
     expect(index.rows).toBe(0);
     expect(index.addTarget()).toBe(a);
     expect(index.match(a, held)).toEqual({ chunks: 0, leaf: null, leafOffset: 0 });
+  });
+
+  test('a full target that begins anew is emptied beside the messages after, and holds nothing meanwhile', () => {
+    const index = new PrefixIndex(4_000_000);
+    const [a, b] = [index.addTarget(), index.addTarget()];
+    const many = Array.from({ length: 3_000 }, (_, k) => chain([k % 7, k], [2]));
+    const runs = many.map((one) => run(one));
+    index.apply(a, message({ runs, leaves: many.map((one) => leafOf(one, 1)) }));
+    index.apply(b, message({ runs: runs.slice(0, 100) }));
+    const rows = index.rows;
+    const again = index.renew(a);
+    expect(rows - index.rows).toBeLessThan(600);
+    const nothing = { chunks: 0, leaf: null, leafOffset: 0 };
+    for (const one of many) expect(index.match(again, one)).toEqual(nothing);
+    expect(index.chunks(again)).toBe(0);
+    index.apply(again, message({ runs: runs.slice(0, 10) }));
+    for (let seq = 1; seq < 20; seq += 1) {
+      const before = index.rows;
+      index.apply(b, message({ seq }));
+      expect(before - index.rows).toBeLessThan(600);
+      const found = many.slice(0, 101).map((one) => index.match(b, one).chunks);
+      expect(found).toEqual([...Array<number>(100).fill(2), 1]);
+    }
+    expect(index.rows).toBe(107);
+    expect(index.chunks(again)).toBe(17);
+    // The old slot is free, and nothing of it is left.
+    const next = index.addTarget();
+    expect(next).toBe(a);
+    for (const one of many) expect(index.match(next, one)).toEqual(nothing);
+  });
+
+  test('targets that begin anew all at once wait for each other no longer than so many', () => {
+    const index = new PrefixIndex(4_000_000);
+    let slots = Array.from({ length: 40 }, () => index.addTarget());
+    const fill = (slot: number, of: number): void => {
+      const runs = Array.from({ length: 600 }, (_, k) => run(chain([of, k])));
+      expect(index.apply(slot, message({ runs }))).toBe('applied');
+    };
+    slots.forEach(fill);
+    for (let times = 0; times < 5; times += 1) {
+      slots = slots.map((slot) => index.renew(slot));
+      slots.forEach(fill);
+    }
+    expect(Math.max(...slots)).toBeLessThan(40 + 17);
+    expect(slots.map((slot) => index.chunks(slot))).toEqual(Array<number>(40).fill(601));
   });
 
   test('tells 100 targets apart', () => {
@@ -228,7 +274,9 @@ describe('a prefix index', () => {
 
   test('hopes beside holders are taken back, confirmed and evicted like others', () => {
     const index = new PrefixIndex(1_000_000);
-    const [a, b, c] = [index.addTarget(), index.addTarget(), index.addTarget()];
+    let a = index.addTarget();
+    const b = index.addTarget();
+    let c = index.addTarget();
     const shared = chain([1, 2]);
     const depths = (): number[] => [a, b, c].map((slot) => index.match(slot, shared).chunks);
     index.hope(a, shared);
@@ -239,12 +287,12 @@ describe('a prefix index', () => {
     index.unhope(a, shared.hashes);
     index.unhope(b, shared.hashes);
     expect(depths()).toEqual([2, 0, 2]);
-    index.reset(a);
+    a = index.renew(a);
     expect(depths()).toEqual([0, 0, 2]);
     expect(index.snapshot(c).runs).toEqual([]);
     index.apply(c, message({ runs: [run(shared)] }));
     expect(index.snapshot(c).runs).toHaveLength(1);
-    index.reset(c);
+    c = index.renew(c);
     expect(index.rows).toBe(0);
   });
 
@@ -294,24 +342,26 @@ test('equals a naive model after any sequence of growth, leaf-first eviction and
         const index = new PrefixIndex(1_000_000);
         const model: Model = { held: [] };
         const seqs: number[] = [];
+        const places: number[] = [];
         for (let slot = 0; slot < 3; slot += 1) {
-          index.addTarget();
+          places.push(index.addTarget());
           index.apply(slot, message({}));
           model.held.push(new Map());
           seqs.push(0);
         }
         for (const next of steps) {
-          const { slot } = next;
-          const held = model.held[slot] as Map<string, boolean>;
+          const target = next.slot;
+          const held = model.held[target] as Map<string, boolean>;
           if (next.kind === 'empty') {
-            index.reset(slot);
-            index.apply(slot, message({}));
+            places[target] = index.renew(places[target] as number);
+            index.apply(places[target], message({}));
             held.clear();
-            seqs[slot] = 0;
+            seqs[target] = 0;
             continue;
           }
-          seqs[slot] = (seqs[slot] ?? 0) + 1;
-          const seq = seqs[slot];
+          const slot = places[target] as number;
+          const seq = (seqs[target] ?? 0) + 1;
+          seqs[target] = seq;
           const of = chain(next.path);
           if (next.kind === 'grow') {
             let known = 0;
@@ -330,8 +380,8 @@ test('equals a naive model after any sequence of growth, leaf-first eviction and
             if (isLeaf) held.delete(key);
           }
         }
-        for (let slot = 0; slot < 3; slot += 1) {
-          const held = model.held[slot] as Map<string, boolean>;
+        for (const [target, slot] of places.entries()) {
+          const held = model.held[target] as Map<string, boolean>;
           expect(index.chunks(slot)).toBe(held.size);
           for (const one of asked) {
             let depth = 0;

@@ -6,7 +6,7 @@
 // recent than the row, so that the byte budget takes leaves first.
 //
 // Prefix messages of a target are numbered: 0 replaces all, then one more each; a gap asks for a
-// snapshot.
+// snapshot. A target that begins anew gets another slot, and the old one is emptied beside the messages after.
 
 import { PrefixTable } from '../../shared/lib/prefix-table.ts';
 import type { Incarnation } from '../../shared/model/ids.ts';
@@ -19,6 +19,7 @@ import { LeafTable } from './prefix-leaves.ts';
 import type { PrefixMatch } from './prefix-match.ts';
 import { PrefixParents } from './prefix-parents.ts';
 import { runsOf } from './prefix-runs.ts';
+import { PrefixSweep } from './prefix-sweep.ts';
 import { PrefixWalk } from './prefix-walk.ts';
 
 /** Share of the byte budget for leaves. */
@@ -42,6 +43,10 @@ interface Slot {
   asked: boolean;
 }
 
+function newSlot(): Slot {
+  return { used: true, incarnation: null, seq: -1, asked: false };
+}
+
 export class PrefixIndex {
   readonly #table: PrefixTable;
   readonly #leaves: LeafTable;
@@ -49,6 +54,7 @@ export class PrefixIndex {
   readonly #parents: PrefixParents;
   readonly #holders: PrefixHolders;
   readonly #walk: PrefixWalk;
+  readonly #sweep: PrefixSweep;
   readonly #slots: Slot[] = [];
   readonly #free: number[] = [];
   #bytesMax: number;
@@ -73,6 +79,12 @@ export class PrefixIndex {
     this.#walk = new PrefixWalk(this.#holders.sets, this.#room);
     this.#leaves = new LeafTable(bytesMax * LEAF_SHARE);
     this.#ends = new PrefixEnds(this.#leaves);
+    this.#sweep = new PrefixSweep({
+      table: this.#table,
+      holders: this.#holders,
+      leaves: this.#leaves,
+      take: (slot, row) => this.#take(slot, row),
+    });
   }
 
   get bytes(): number {
@@ -100,7 +112,7 @@ export class PrefixIndex {
 
   /** A slot for a new target; it holds nothing. */
   addTarget(): number {
-    const fresh = { used: true, incarnation: null, seq: -1, asked: false };
+    const fresh = newSlot();
     const free = this.#free.pop();
     if (free !== undefined) {
       this.#slots[free] = fresh;
@@ -114,18 +126,19 @@ export class PrefixIndex {
   removeTarget(slot: number): void {
     const at = this.#slot(slot);
     if (!at.used) return;
-    this.reset(slot);
     at.used = false;
-    this.#free.push(slot);
+    this.#ends.forget();
+    this.#free.push(...this.#sweep.add(slot));
   }
 
-  /** Empties a target: its engine process is another one now. */
-  reset(slot: number): void {
-    const at = this.#slot(slot);
-    at.incarnation = null;
-    at.seq = -1;
-    at.asked = false;
-    this.#clear(slot);
+  /** A slot that holds nothing in place of the target's own, which is emptied. */
+  renew(slot: number): number {
+    if (this.#holders.hasRows(slot) || this.#leaves.count(slot) > 0) {
+      this.removeTarget(slot);
+      return this.addTarget();
+    }
+    this.#slots[slot] = newSlot();
+    return slot;
   }
 
   incarnation(slot: number): Incarnation | null {
@@ -137,11 +150,11 @@ export class PrefixIndex {
     return this.#holders.rowsHeld(slot);
   }
 
+  /** A snapshot comes to a slot that holds nothing, or no more than hopes. */
   apply(slot: number, message: PrefixMessage): ApplyOutcome {
     const at = this.#slot(slot);
     this.#ends.forget();
     if (message.seq === 0) {
-      this.#clear(slot);
       at.incarnation = message.incarnation;
     } else if (message.incarnation !== at.incarnation || message.seq !== at.seq + 1) {
       const asked = at.asked;
@@ -156,6 +169,7 @@ export class PrefixIndex {
     this.#parents.beginMessage();
     for (const run of message.runs) this.#insertRun(slot, run);
     for (const leaf of message.leaves) this.#leaves.put(slot, leaf);
+    this.#free.push(...this.#sweep.step());
     return 'applied';
   }
 
@@ -272,14 +286,6 @@ export class PrefixIndex {
     this.#holders.unhold(row, slot);
     this.#holders.unhope(row, slot);
     this.#dropIfEmpty(row);
-  }
-
-  #clear(slot: number): void {
-    this.#ends.forget();
-    if (this.#holders.hasRows(slot)) {
-      for (const row of this.#holders.rowsOf(slot, true)) this.#take(slot, row);
-    }
-    this.#leaves.clear(slot);
   }
 
   #dropIfEmpty(row: number): void {

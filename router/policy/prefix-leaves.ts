@@ -85,8 +85,28 @@ export class LeafTable {
     }
   }
 
-  clear(slot: number): void {
-    for (const row of this.#rowsOf(slot)) this.#drop(row);
+  /** Leaves that the target has. */
+  count(slot: number): number {
+    return this.#counts[slot] ?? 0;
+  }
+
+  /** Of `looks` rows from `from` on, around the end, `takes` leaves of the target at most go; returns where to go on. */
+  clearSome(
+    slot: number,
+    from: number,
+    { looks, takes }: { readonly looks: number; readonly takes: number },
+  ): number {
+    let row = from;
+    let left = takes;
+    for (let k = 0; k < looks && left > 0 && this.#table.rows > 0; k += 1) {
+      if (row >= this.#table.rows) row = 0;
+      if (this.#table.isUsed(row) && this.#column(SLOT)[row] === slot + 1) {
+        this.#drop(row);
+        left -= 1;
+      }
+      row += 1;
+    }
+    return row;
   }
 
   of(slot: number): PrefixLeaf[] {

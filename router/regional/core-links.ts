@@ -35,7 +35,7 @@ import type {
   TargetState,
 } from './core-state.ts';
 import { lookForRoom, noteTurnEnds } from './core-working-set.ts';
-import { dropReplica, newReplica, resumeOf, setRanks } from './core-targets.ts';
+import { dropReplica, newReplica, renewSlot, resumeOf, setRanks } from './core-targets.ts';
 
 const REPLICAS_MAX = 4_096;
 const NAMES_MAX = 1_024;
@@ -318,11 +318,12 @@ function newIncarnation(
   target.breaker.reset();
   target.pausedUntilMs = Number.NEGATIVE_INFINITY;
   target.replica.pool.roster.touch(target);
-  if (state.index.incarnation(target.slot) !== incarnation) state.index.reset(target.slot);
+  if (state.index.incarnation(target.slot) !== incarnation) renewSlot(state, target);
   state.log('info', 'new_incarnation', { replica: target.replica.id, rank: target.rank });
 }
 
 function prefixes(state: RegionalState, target: TargetState, message: PrefixMessage): void {
+  if (message.seq === 0) renewSlot(state, target);
   const outcome = state.index.apply(target.slot, message);
   const { replica, rank } = target;
   if (outcome === 'resync' && replica.link !== null) {

@@ -93,6 +93,11 @@ export class Roster {
     this.#stale = true;
   }
 
+  /** The target has another slot in the prefix index. */
+  renewed({ place, slot }: TargetState): void {
+    if (!this.#stale && place < this.#slots.length) this.#slots[place] = slot;
+  }
+
   /** Something of the target has changed that figures or `standing` tell. */
   touch(target: TargetState): void {
     const { place } = target;

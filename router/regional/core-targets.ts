@@ -90,6 +90,12 @@ export function resumeOf(state: RegionalState, replica: ReplicaState): ResumeSta
   return resume;
 }
 
+/** What the target is said to hold is forgotten: its engine process is another one, or it tells all of it anew. */
+export function renewSlot({ index }: RegionalState, target: TargetState): void {
+  target.slot = index.renew(target.slot);
+  target.replica.pool.roster.renewed(target);
+}
+
 function forgetTarget(state: RegionalState, target: TargetState): void {
   state.index.removeTarget(target.slot);
   target.breaker.reset();
