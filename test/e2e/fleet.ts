@@ -136,7 +136,7 @@ export class RouterProcess {
   }
 
   async start(): Promise<void> {
-    if (this.ports.clientsPort === 0) this.ports = await threePorts();
+    if (Object.values(this.ports).includes(0)) this.ports = await filled(this.ports);
     const { clientsPort, linksPort, adminPort } = this.ports;
     const running = this.launch([
       'router',
@@ -313,9 +313,14 @@ export class Fleet {
 }
 
 /** Those that it finds free again: the system gives none of them to anybody else meanwhile. */
-async function threePorts(): Promise<RouterPorts> {
+/** Those that a test has chosen stay. */
+async function filled(chosen: RouterPorts): Promise<RouterPorts> {
   const [clientsPort = 0, linksPort = 0, adminPort = 0] = await freePorts(3);
-  return { clientsPort, linksPort, adminPort };
+  return {
+    clientsPort: chosen.clientsPort || clientsPort,
+    linksPort: chosen.linksPort || linksPort,
+    adminPort: chosen.adminPort || adminPort,
+  };
 }
 
 export function poolOf(status: RouterStatus, id: string) {
