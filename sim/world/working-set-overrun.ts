@@ -43,7 +43,7 @@ export interface OverrunOptions {
   readonly seed: number;
   readonly routers: number;
   readonly bound: Bound;
-  /** Control: each router believes that it is alone. */
+  /** Control: each router believes that it is alone, and hears of no other. */
   readonly alone: boolean;
   readonly forMs: number;
 }
@@ -52,6 +52,7 @@ export function measureOverrun(options: OverrunOptions): Overrun {
   const { seed, routers, bound, alone, forMs } = options;
   const world = new World({
     ...{ seed, routers, profile: FAST, replicas: 2, wire: alone ? ALONE : null },
+    ...(alone ? { siblings: null } : {}),
     router: {
       ...REGIONAL_DEFAULTS,
       ...boundSettings(bound),
