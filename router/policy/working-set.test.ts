@@ -43,6 +43,12 @@ test.each([{ capacityTokens: null }, { workingSetTokens: null }])(
 );
 
 describe('one of several routers', () => {
+  test('counts what the others say that they have sent, and no report includes', () => {
+    expect(stateOf({ routers: 2, othersTokens: 1 })).toBe('full');
+    expect(stateOf({ routers: 2, workingSetTokens: 75_000, othersTokens: 5_000 })).toBe('room');
+    expect(kvRoom({ ...FIGURES, ownTokens: 2, othersTokens: 3 }, 0.9).ownTokens).toBe(5);
+  });
+
   test('takes its share of the room between two reports', () => {
     const eight = { routers: 8, workingSetTokens: 10_000, neededTokens: 5_000 };
     expect(stateOf({ ...eight, ownTokens: 5_000, ownNew: 1 })).toBe('room');

@@ -1,13 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import fixture from './fixtures/sibling-version-1.json' with { type: 'json' };
-import type { ReplicaId, RouterId } from '../model/ids.ts';
+import type { PoolId, ReplicaId, RouterId } from '../model/ids.ts';
 import { pack, unpack, withUnknownFields } from '../../test/fixtures/frames/recorded.ts';
 import { MAX_SIBLING_FRAME_BYTES } from './limits.ts';
 import { decodeSiblingChild, decodeSiblingParent, encodeSiblingMessage } from './sibling-codec.ts';
 import {
+  MAX_HELD,
   MAX_OPENED,
   type SiblingChildMessage,
+  type SiblingHeldFirst,
   type SiblingSend,
   type SiblingWelcome,
 } from './sibling-messages.ts';
@@ -18,6 +20,10 @@ const one: SiblingSend = {
 };
 const send: SiblingSend = { ...one, requests: 2 };
 
+const first: SiblingHeldFirst = {
+  ...{ tenant: 'acme', priority: -1, returning: true, ageMs: 1_200.5, patienceMs: 15_000 },
+};
+
 const CHILD: readonly SiblingChildMessage[] = [
   {
     ...{ kind: 'hello', protocol: [1, 1], features: [], routerId: 'router-a' as RouterId },
@@ -25,6 +31,11 @@ const CHILD: readonly SiblingChildMessage[] = [
   },
   { kind: 'sends', anew: true, opened: [send], past: [1, 2] },
   { kind: 'sends', opened: [{ ...one, seq: null }], past: [] },
+  {
+    ...{ kind: 'sends', opened: [{ ...one, growthTokens: 264.5, aged: true }], past: [] },
+    held: [{ pool: 'chat' as PoolId, first }, { pool: 'code' as PoolId }],
+  },
+  { kind: 'sends', anew: true, opened: [], past: [], held: [] },
 ];
 
 const WELCOME: SiblingWelcome = {
@@ -71,7 +82,11 @@ describe('frames between routers of a region', () => {
     const replica = 'r'.repeat(512) as ReplicaId;
     const opened = Array.from({ length: MAX_OPENED }, (_, no) => ({ ...send, no, replica }));
     const past = Array.from({ length: MAX_OPENED }, (_, no) => 2 ** 40 + no);
-    const frame = encodeSiblingMessage({ kind: 'sends', anew: true, opened, past });
+    const held = Array.from({ length: MAX_HELD }, () => ({
+      pool: 'p'.repeat(512) as PoolId,
+      first: { ...first, tenant: 't'.repeat(512) },
+    }));
+    const frame = encodeSiblingMessage({ kind: 'sends', anew: true, opened, past, held });
     expect(frame.length).toBeLessThan(MAX_SIBLING_FRAME_BYTES);
     expect(decodeSiblingChild(frame).ok).toBe(true);
   });
