@@ -6,10 +6,11 @@
 // have changed count from the next connection on. A certificate that is not accepted is told once, until another one is or
 // the reason changes.
 
-import { isIP, type LookupFunction, type OnReadOpts, type Socket } from 'node:net';
+import { isIP, type LookupFunction, type Socket } from 'node:net';
 import { Pool, buildConnector } from 'undici';
 import { RecentMap } from '../lib/recent-map.ts';
 import { systemClock } from './clock.ts';
+import { READ_AT_ONCE, readsAtOnce } from './reads-at-once.ts';
 import { watchReuse } from './reused-connections.ts';
 import type { TlsMaterial } from './tls-material.ts';
 import { tlsFailure, watchPeer } from './tls-peer.ts';
@@ -117,25 +118,14 @@ interface ConnectorOptions extends Target {
   readonly connected: PoolHabits['connected'];
 }
 
-/**
- * Reads of plain connections go through one buffer, and what came is copied: of its own accord Node makes 64 KiB for each
- * read of a few hundred bytes. A read is over before the next one begins, whichever connection it is of.
- */
-const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024);
-const READ: OnReadOpts = {
-  buffer: READ_BUFFER,
-  callback(this: Socket, bytes: number) {
-    return this.push(Buffer.from(READ_BUFFER.subarray(0, bytes)));
-  },
-};
-
 function connector(options: ConnectorOptions): buildConnector.connector {
   const { origin, address, trust, connectTimeoutMs, refused, connected } = options;
+  const isPlain = origin.startsWith('http:');
   const build = (): buildConnector.connector =>
     buildConnector({
       timeout: connectTimeoutMs,
       keepAlive: true,
-      ...(origin.startsWith('http:') ? { onread: READ } : {}),
+      ...(isPlain ? { onread: READ_AT_ONCE } : {}),
       ...(address === null ? {} : { lookup: alwaysAt(address) }),
       ...(trust === null ? {} : { secureContext: trust.material.context }),
       ...(trust === null || trust.serverName === null ? {} : { servername: trust.serverName }),
@@ -160,6 +150,7 @@ function connector(options: ConnectorOptions): buildConnector.connector {
         told = null;
         // Small requests leave at once; nothing waits for a delayed acknowledgement.
         socket.setNoDelay(true);
+        if (isPlain) readsAtOnce(socket);
         watchReuse(socket);
         return callback(...args);
       }
