@@ -123,3 +123,34 @@ test('the answer to the last ping tells how far the peer is; any other pong tell
   await answer(next, 10);
   expect(rtts).toEqual([30, 32]);
 });
+
+/** A ping or a message of a peer, masked with nothing. */
+const PING = Buffer.from([0x89, 0x80, 0, 0, 0, 0]);
+const MESSAGE = Buffer.from([0x82, 0x81, 0, 0, 0, 0, 1]);
+
+test('a peer that may send thousands of messages may not ping as often', async () => {
+  const { stream, link, ends } = await linked(new ManualTime());
+  stream.push(Buffer.concat(Array<Buffer>(400).fill(PING)));
+  await turn();
+  expect(link.ended).toBe(false);
+  stream.push(PING);
+  await turn();
+  expect(ends).toEqual(['flooded']);
+  stream.destroy();
+});
+
+test('pings have time to come back in, whatever else is said meanwhile', async () => {
+  const time = new ManualTime();
+  const { stream, link } = await linked(time);
+  for (let second = 0; second < 50; second += 1) {
+    for (let tenth = 0; tenth < 10; tenth += 1) {
+      time.advance(100);
+      stream.push(MESSAGE);
+      await turn();
+    }
+    stream.push(Buffer.concat(Array<Buffer>(50).fill(PING)));
+    await turn();
+  }
+  expect(link.ended).toBe(false);
+  stream.destroy();
+});

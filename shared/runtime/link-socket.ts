@@ -3,8 +3,8 @@
 //   liveness   a ping every `pingIntervalMs`; nothing received for `silentMs` ends it as `silent`
 //   sending    more than `maxBufferedBytes` unsent ends it as `flooded`: a slow peer costs no unbounded memory. What is
 //              sent in one turn of the event loop leaves in one write
-//   receiving  token buckets for messages (pings and pongs among them) and bytes; past them it ends as `flooded`, and
-//              nothing more is read from it
+//   receiving  token buckets for messages (pings and pongs among them), for pings and pongs alone, and bytes; past them it
+//              ends as `flooded`, and nothing more is read from it
 //   framing    what is no WebSocket, text, or many fragments ends it as `bad_frame`
 //
 // What this side finds wrong is told by `onFault` before the end: a close by the peer under the same name is not.
@@ -64,6 +64,8 @@ export interface LinkSocketOptions {
 }
 
 const BURST_S = 4;
+/** Pings and pongs of a second: each side sends one every few seconds, whatever else the link may carry. */
+const PINGS_PER_S = 100;
 const BINARY = { binary: true } as const;
 /** ms that a peer may take to answer a close before its socket is destroyed. */
 const CLOSE_WAIT_MS = 1_000;
@@ -95,11 +97,15 @@ export class LinkSocket {
   #messagesPerS: number;
   #messageTokens: number;
   #byteTokens: number;
+  /** When a ping or pong came last. */
+  #pingedMs: number;
+  #pingTokens = PINGS_PER_S * BURST_S;
 
   constructor(options: LinkSocketOptions) {
     this.#options = options;
     this.#heardMs = options.clock.nowMs();
     this.#refilledMs = this.#heardMs;
+    this.#pingedMs = this.#heardMs;
     this.#messagesPerS = options.limits.messagesPerS;
     this.#messageTokens = this.#messagesPerS * BURST_S;
     this.#byteTokens = options.limits.bytesPerS * BURST_S;
@@ -208,7 +214,11 @@ export class LinkSocket {
   #control(data: Buffer): boolean {
     if (this.#ended) return false;
     this.#heard();
-    const admitted = this.#admit(data.length);
+    const nowMs = this.#options.clock.nowMs();
+    const passedS = Math.max(0, nowMs - this.#pingedMs) / 1_000;
+    this.#pingedMs = nowMs;
+    this.#pingTokens = refill(this.#pingTokens, PINGS_PER_S, passedS) - 1;
+    const admitted = this.#admit(data.length) && this.#pingTokens >= 0;
     if (!admitted) this.#flooded('it sends more pings than a link may carry');
     return admitted;
   }
