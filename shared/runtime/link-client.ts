@@ -3,23 +3,22 @@
 //
 //   endpoints   a host name stands for all its addresses, resolved again every `resolveIntervalMs`; an address that
 //               vanishes is closed. Siblings named in welcomes are dialled like configured URLs
-//   retry       100 ms doubling to 2 s, jittered; 10 s after a refusal that only an operator can lift. Only a link
-//               that lived ends the doubling: one that breaks each time at once is not dialled ten times a second
+//   retry       each address by itself (link-address.ts). Only a link that lived ends the doubling: one that breaks each
+//               time at once is not dialled ten times a second
 //   one link    per router process: where two addresses lead to the same one, the newer link stays, as it does
 //               at the router, and the other address rests while it lives
 //   itself      an address that leads back to this very process is left alone (`self`)
 //
 // The owner sends the hello at `onUp`. Exactly one `onDown` for each `onUp`, never from inside a call of the owner's.
-// A change of an endpoint's state is logged once, not every attempt.
 
 import type { Writable } from 'node:stream';
-import { WebSocket } from 'ws';
+import type { WebSocket } from 'ws';
 import type { LinkId, RouterId } from '../model/ids.ts';
 import type { AnyWelcome } from '../protocol/greeting.ts';
 import { MAX_SIBLINGS } from '../protocol/limits.ts';
 import type { AgentMessage, CloseReason, RouterMessage, Welcome } from '../protocol/messages.ts';
 import type { PeerTrust } from './http-pool.ts';
-import { dialEndpoint, isOperatorsMatter, retryDelayMs } from './link-dial.ts';
+import { LinkAddress, type AddressOwner, type LinkSecret } from './link-address.ts';
 import {
   LinkNames,
   parseLinkUrl,
@@ -48,7 +47,7 @@ export interface LinkClientOptions<
   /** Further ones, asked for whenever names are resolved again. */
   readonly more?: () => readonly string[];
   /** A function is asked at each dial, with how often that address has failed, so that a reload counts at once. */
-  readonly secret: string | null | ((failures: number) => string | null);
+  readonly secret: LinkSecret;
   /** The process that dials, where it may find itself among the addresses. */
   readonly self?: RouterId;
   /** For `wss` routers; absent or null: the system's CAs. */
@@ -95,7 +94,6 @@ export interface LinkClient<Child extends AnyMessage = AgentMessage> {
 
 const RESOLVE_INTERVAL_MS = 10_000;
 const WELCOME_TIMEOUT_MS = 15_000;
-const CLOSE_WAIT_MS = 1_500;
 /** ms that a link must have lived for its end to be the first failure. */
 const SETTLED_MS = 5_000;
 /** Endpoints that are dialled at the same time at most, siblings included. */
@@ -111,40 +109,24 @@ export function startLinkClient<
   return client;
 }
 
-interface Dialled {
-  endpoint: LinkEndpoint;
-  socket: WebSocket | null;
-  live: LiveLink | null;
-  /** The router process that answered here last. */
-  routerId: RouterId | null;
-  failures: number;
-  /** It leads to this very process: the addresses of its further workers. Null: it does not. */
-  selfSiblings: readonly URL[] | null;
-  /** What was logged last about it. */
-  state: string;
-  cancelRetry: (() => void) | null;
-}
-
 interface LiveLink {
   readonly link: LinkId;
   readonly socket: LinkSocket;
-  readonly dialled: Dialled;
+  readonly address: LinkAddress;
   readonly cancelWelcome: () => void;
   readonly openedMs: number;
   welcomed: boolean;
   siblings: readonly URL[];
 }
 
-class Dialler<
-  Child extends AnyMessage,
-  W extends AnyWelcome,
-  Parent extends AnyMessage,
-> implements LinkClient<Child> {
+class Dialler<Child extends AnyMessage, W extends AnyWelcome, Parent extends AnyMessage>
+  implements LinkClient<Child>, AddressOwner
+{
   readonly #options: LinkClientOptions<Child, W, Parent>;
   readonly #limits: LinkLimits;
   readonly #names: LinkNames;
   readonly #configured: readonly URL[];
-  readonly #dialled = new Map<string, Dialled>();
+  readonly #addresses = new Map<string, LinkAddress>();
   readonly #live = new Map<LinkId, LiveLink>();
   readonly #stops: (() => void)[] = [];
   #opened = 0;
@@ -197,11 +179,11 @@ class Dialler<
   }
 
   links(): readonly LinkView[] {
-    return [...this.#live.values()].map(({ link, dialled, welcomed }) => ({
+    return [...this.#live.values()].map(({ link, address, welcomed }) => ({
       link,
-      url: dialled.endpoint.url.href,
-      address: dialled.endpoint.address,
-      routerId: welcomed ? dialled.routerId : null,
+      url: address.endpoint.url.href,
+      address: address.endpoint.address,
+      routerId: welcomed ? address.routerId : null,
     }));
   }
 
@@ -212,22 +194,9 @@ class Dialler<
   async close(): Promise<void> {
     this.#closing = true;
     for (const stop of this.#stops) stop();
-    const sockets = [...this.#dialled.values()].map((dialled) => dialled.socket);
-    for (const dialled of this.#dialled.values()) dialled.cancelRetry?.();
+    const addresses = [...this.#addresses.values()];
     for (const live of this.#live.values()) live.socket.close('shutting_down');
-    await Promise.all(sockets.map((socket) => this.#gone(socket)));
-  }
-
-  async #gone(socket: WebSocket | null): Promise<void> {
-    if (socket === null || socket.readyState === WebSocket.CLOSED) return;
-    if (socket.readyState === WebSocket.CONNECTING) socket.terminate();
-    await new Promise<void>((resolve) => {
-      const cancel = this.#options.runtime.timers.after(CLOSE_WAIT_MS, () => socket.terminate());
-      socket.once('close', () => {
-        cancel();
-        resolve();
-      });
-    });
+    await Promise.all(addresses.map((address) => address.gone()));
   }
 
   /** Resolves all names again and brings the endpoints in line. One at a time; a call meanwhile runs it once more. */
@@ -239,7 +208,7 @@ class Dialler<
       this.#refreshAgain = false;
       const siblings = [
         ...[...this.#live.values()].flatMap((live) => live.siblings),
-        ...[...this.#dialled.values()].flatMap(({ selfSiblings }) => selfSiblings ?? []),
+        ...[...this.#addresses.values()].flatMap(({ selfSiblings }) => selfSiblings ?? []),
         ...(this.#options.more?.() ?? []).flatMap((url) => parseLinkUrl(url) ?? []),
       ];
       const wanted = await this.#names.endpoints([...this.#configured, ...siblings]);
@@ -249,53 +218,46 @@ class Dialler<
   }
 
   #align(wanted: Map<string, LinkEndpoint>): void {
-    for (const [key, dialled] of this.#dialled) {
-      const sibling = !this.#configured.includes(dialled.endpoint.url);
-      if (wanted.has(key) || (sibling && dialled.live !== null)) continue;
-      dialled.cancelRetry?.();
-      this.#dialled.delete(key);
-      if (dialled.live !== null) this.#log('info', dialled, 'router address vanished');
-      dialled.live?.socket.close('shutting_down');
-      if (dialled.live === null) dialled.socket?.terminate();
+    for (const [key, address] of this.#addresses) {
+      const sibling = !this.#configured.includes(address.endpoint.url);
+      if (wanted.has(key) || (sibling && address.link !== null)) continue;
+      this.#addresses.delete(key);
+      address.vanish();
     }
     for (const [key, endpoint] of wanted) {
-      const known = this.#dialled.get(key);
+      const known = this.#addresses.get(key);
       if (known !== undefined) known.endpoint = endpoint;
-      else if (this.#dialled.size < MAX_ENDPOINTS) this.#add(endpoint);
+      else if (this.#addresses.size < MAX_ENDPOINTS) this.#add(endpoint);
     }
   }
 
   #add(endpoint: LinkEndpoint): void {
-    const dialled: Dialled = {
-      endpoint,
-      socket: null,
-      live: null,
-      routerId: null,
-      selfSiblings: null,
-      failures: 0,
-      state: '',
-      cancelRetry: null,
-    };
-    this.#dialled.set(endpoint.key, dialled);
-    this.#dial(dialled);
+    const { runtime, secret, trust = null } = this.#options;
+    const { maxFrameBytes } = this.#limits;
+    const address = new LinkAddress(endpoint, { runtime, secret, trust, maxFrameBytes }, this);
+    this.#addresses.set(endpoint.key, address);
+    address.dial();
   }
 
-  #dial(dialled: Dialled): void {
-    const { secret } = this.#options;
-    dialled.cancelRetry = null;
-    if (this.#closing || this.#isElsewhere(dialled)) return;
+  // ── of an address ────────────────────────────────────────────────────────────────────────────────────
+
+  attempt(address: LinkAddress): boolean {
+    const { routerId } = address;
+    const elsewhere = routerId !== null && this.#linkTo(routerId, null) !== null;
+    if (this.#closing || elsewhere) return false;
     this.#counts.attempts += 1;
-    dialled.socket = dialEndpoint({
-      endpoint: dialled.endpoint,
-      secret: typeof secret === 'function' ? secret(dialled.failures) : secret,
-      trust: this.#options.trust ?? null,
-      maxFrameBytes: this.#limits.maxFrameBytes,
-      onOpen: (socket, stream) => this.#open(dialled, { socket, stream }),
-      onFail: (reason, detail) => this.#retry(dialled, reason, detail),
-    });
+    return true;
   }
 
-  #open(dialled: Dialled, connection: { socket: WebSocket; stream: Writable }): void {
+  keeps(address: LinkAddress): boolean {
+    return !this.#closing && this.#addresses.get(address.endpoint.key) === address;
+  }
+
+  isLinked(url: string): boolean {
+    return this.links().some((view) => view.url === url && view.routerId !== null);
+  }
+
+  opened(address: LinkAddress, connection: { socket: WebSocket; stream: Writable }): void {
     const { runtime } = this.#options;
     this.#opened += 1;
     const link = `out-${this.#opened}` as LinkId;
@@ -311,7 +273,7 @@ class Dialler<
     const live: LiveLink = {
       link,
       socket: linkSocket,
-      dialled,
+      address,
       cancelWelcome: runtime.timers.after(WELCOME_TIMEOUT_MS, () => {
         if (!live.welcomed) linkSocket.close('hello_timeout');
       }),
@@ -319,10 +281,12 @@ class Dialler<
       welcomed: false,
       siblings: [],
     };
-    dialled.live = live;
+    address.link = linkSocket;
     this.#live.set(link, live);
     this.#options.onUp(link);
   }
+
+  // ── of a link ────────────────────────────────────────────────────────────────────────────────────────
 
   #receive(live: LiveLink, frame: Uint8Array): void {
     const decoded = this.#options.words.decode(frame);
@@ -347,33 +311,30 @@ class Dialler<
   #fault(live: LiveLink, { reason, detail }: LinkFault): void {
     if (reason !== 'bad_frame') return;
     this.#counts.malformed += 1;
-    this.#log('warn', live.dialled, 'link closed: bad frame', { detail });
+    live.address.log('warn', 'link closed: bad frame', { detail });
   }
 
   #welcome(live: LiveLink, welcome: W): void {
-    const { dialled } = live;
+    const { address } = live;
     const { words } = this.#options;
+    const { routerId, software } = welcome;
     if (welcome.protocol !== words.version) return live.socket.close('protocol_too_old');
-    if (live.welcomed && dialled.routerId !== welcome.routerId) {
+    if (live.welcomed && address.routerId !== routerId) {
       return this.#malformed(live, 'a welcome of another router');
     }
     live.cancelWelcome();
-    live.siblings = siblingUrls(words.siblings(welcome), dialled.endpoint.url);
-    if (welcome.routerId === this.#options.self) return this.#meetSelf(live);
-    const older = this.#linkTo(welcome.routerId, live);
+    live.siblings = siblingUrls(words.siblings(welcome), address.endpoint.url);
+    if (routerId === this.#options.self) return this.#meetSelf(live);
+    const older = this.#linkTo(routerId, live);
     live.welcomed = true;
-    dialled.routerId = welcome.routerId;
-    const { routerId } = welcome;
-    this.#changed(dialled, `connected ${routerId}`, () => {
-      this.#log('info', dialled, 'linked to router', { routerId, software: welcome.software });
-    });
+    address.leadsTo(routerId, software);
     this.#options.onMessage(live.link, welcome);
     older?.socket.close('duplicate');
     void this.#refresh();
   }
 
-  #meetSelf({ socket, dialled, siblings }: LiveLink): void {
-    dialled.selfSiblings = siblings;
+  #meetSelf({ socket, address, siblings }: LiveLink): void {
+    address.selfSiblings = siblings;
     socket.close('duplicate');
     void this.#refresh();
   }
@@ -381,69 +342,29 @@ class Dialler<
   /** The welcomed link to this router process other than `except`. */
   #linkTo(routerId: RouterId, except: LiveLink | null): LiveLink | null {
     for (const live of this.#live.values()) {
-      if (live !== except && live.welcomed && live.dialled.routerId === routerId) return live;
+      if (live !== except && live.welcomed && live.address.routerId === routerId) return live;
     }
     return null;
   }
 
-  #isElsewhere(dialled: Dialled): boolean {
-    return dialled.routerId !== null && this.#linkTo(dialled.routerId, null) !== null;
-  }
-
   #end(live: LiveLink, reason: LinkEnd): void {
-    const { dialled } = live;
+    const { address } = live;
     live.cancelWelcome();
     this.#live.delete(live.link);
-    dialled.live = null;
+    address.link = null;
     const livedMs = this.#options.runtime.clock.nowMs() - live.openedMs;
-    if (live.welcomed && livedMs >= SETTLED_MS) dialled.failures = 0;
+    if (live.welcomed && livedMs >= SETTLED_MS) address.settled();
     this.#options.onDown(live.link, reason);
-    this.#retry(dialled, reason);
-    if (live.welcomed) this.#wake(dialled);
+    address.retry(reason);
+    if (live.welcomed) this.#wake(address);
   }
 
   /** Other addresses of a router process whose link has ended need rest no longer. */
-  #wake(ended: Dialled): void {
-    for (const dialled of this.#dialled.values()) {
-      const resting = dialled.live === null && dialled.cancelRetry === null;
-      const same = dialled !== ended && dialled.routerId === ended.routerId;
-      if (resting && same && dialled.socket?.readyState === WebSocket.CLOSED) this.#dial(dialled);
+  #wake(ended: LinkAddress): void {
+    for (const address of this.#addresses.values()) {
+      const same = address !== ended && address.routerId === ended.routerId;
+      if (same && address.rests) address.dial();
     }
-  }
-
-  #retry(dialled: Dialled, reason: string, detail: string | null = null): void {
-    if (this.#closing || dialled.selfSiblings !== null) return;
-    if (this.#dialled.get(dialled.endpoint.key) !== dialled) return;
-    dialled.failures += 1;
-    if (reason !== 'duplicate') this.#announceDown(dialled, reason, detail);
-    dialled.cancelRetry?.();
-    dialled.cancelRetry = this.#options.runtime.timers.after(
-      retryDelayMs(dialled.failures, reason, this.#options.runtime.random),
-      () => this.#dial(dialled),
-    );
-  }
-
-  /** One failed attempt says little; an address of a name that is linked through another one is nobody's worry. */
-  #announceDown(dialled: Dialled, reason: string, detail: string | null): void {
-    const passing = dialled.failures === 1 && !isOperatorsMatter(reason);
-    if (passing && !dialled.state.startsWith('connected')) return;
-    const { href } = dialled.endpoint.url;
-    const linked = this.links().some((view) => view.url === href && view.routerId !== null);
-    const fields = detail === null ? { reason } : { reason, problem: detail };
-    this.#changed(dialled, `down ${reason} ${detail}`, () => {
-      this.#log(linked ? 'debug' : 'warn', dialled, 'no link to router', fields);
-    });
-  }
-
-  #changed(dialled: Dialled, state: string, announce: () => void): void {
-    if (dialled.state === state) return;
-    dialled.state = state;
-    announce();
-  }
-
-  #log(level: 'debug' | 'info' | 'warn', dialled: Dialled, text: string, more: object = {}): void {
-    const { url, address } = dialled.endpoint;
-    this.#options.runtime.log[level]({ url: url.href, address, ...more }, text);
   }
 }
 

@@ -81,7 +81,7 @@ describe('log lines', () => {
 
   it('have codes that can be looked up, but where a method passes on what its callers say', () => {
     const shells = ['global', 'regional'].map((tier) => `router/${tier}/shell.ts`);
-    const others = ['agent/kv-events.ts', 'agent/start.ts', 'shared/runtime/link-client.ts'];
+    const others = ['agent/kv-events.ts', 'agent/start.ts', 'shared/runtime/link-address.ts'];
     const files = logCodes().unreadable.map((call) => call.split(':')[0] ?? '');
     expect(sorted(files)).toEqual(sorted([...shells, ...others]));
     expect(files).toHaveLength(5);
