@@ -172,7 +172,7 @@ class Rules {
 
 /**
  * With the oldest that waits here: whichever tenant's turn it is then, the router's comes with that. What waits for KV
- * room is told to nobody, and stands behind all that others tell of.
+ * room is told to no agent, and stands behind all that others tell of.
  */
 function askerOf(
   state: RegionalState,

@@ -6,9 +6,19 @@
 //             wait of those whom it lets in
 //   slow      before engines so slow that turns wait for longer than they rest, conversations that wait count as live: else
 //             hardly more is found than without the rule
+//   shared    of two routers, each turn comes to one that is drawn: mean, p50 and p95 with too little KV are as one router's,
+//             before engines a tenth slower
+//   control   two whose links are cut let others in than one would, both into the same room: their p95 is not as one's
 //   control   without the rule a twentieth of all tokens less is found in the caches: the load is what it is said to be
 
-import { pooled, runRush, RUSHES, type PooledFigures, type Rush } from '../world/small-kv.ts';
+import {
+  pooled,
+  runRush,
+  RUSHES,
+  type PooledFigures,
+  type Rush,
+  type RushOptions,
+} from '../world/small-kv.ts';
 import type { Bound } from '../world/working-set.ts';
 import type { ProofOptions, ProofOutcome, ProofRow } from './proof.ts';
 
@@ -45,6 +55,7 @@ const RUSH_AIMS: Readonly<Record<string, RushAim>> = {
     ofStill: null,
   },
 };
+const FIGURES = ['mean', 'p50', 'p95'] as const;
 const EVICTED = 0.05;
 /** Turned away in a run at most: all of them would have found room. */
 const REFUSED = 1;
@@ -76,7 +87,7 @@ function judgeRush(
   { plain, still, mine }: Readonly<Record<'plain' | 'still' | 'mine', PooledFigures>>,
 ): string[] {
   const failures: string[] = [];
-  for (const figure of ['mean', 'p50', 'p95'] as const) {
+  for (const figure of FIGURES) {
     const limit = within[figure] * plain[figure];
     if (!(mine[figure] <= limit)) {
       failures.push(`${figure} is ${rounded(mine[figure])}, the limit ${rounded(limit)}`);
@@ -94,7 +105,39 @@ function judgeRush(
   return failures;
 }
 
-function rushLine(name: string, bound: Bound, figures: PooledFigures): string {
+/** Two routers' figures in one's. */
+const SHARED_WITHIN = 1.05;
+/** p95 of so many runs together varies by a few hundredths with what is drawn at ties. */
+export const SHARED_SEEDS = 96;
+/** The engines of `bench:engines` are slower than those of one recorded cell. */
+const SHARED_RUSH: Rush = { ...RUSHES.smallKv, slower: 1.1 };
+
+/** Two routers beside one. */
+export function sharedRush(
+  { print }: Pick<ProofOptions, 'print'>,
+  { seeds, within = SHARED_WITHIN }: { readonly seeds: number; readonly within?: number },
+): ProofOutcome {
+  const rows: ProofRow[] = [];
+  const run = (arm: string, options: Omit<RushOptions, 'bound' | 'seed'>): PooledFigures => {
+    const runs = Array.from({ length: seeds }, (_, k) =>
+      runRush(SHARED_RUSH, { ...options, bound: 'controlled', seed: k + 1 }),
+    );
+    const figures = pooled(runs);
+    print(rushLine('small-kv', arm, figures));
+    rows.push({ rush: 'small-kv', arm, seeds, ...figures });
+    return figures;
+  };
+  const one = run('one router', {});
+  const two = run('two', { routers: 2 });
+  const apart = run('two, apart', { routers: 2, cut: true });
+  const failures = FIGURES.filter((figure) => !(two[figure] <= within * one[figure])).map(
+    (figure) => `two routers' ${figure} is ${rounded(two[figure])}, one's ${rounded(one[figure])}`,
+  );
+  if (apart.p95 <= within * one.p95) failures.push('control: two routers apart are as one');
+  return { failures, rows };
+}
+
+function rushLine(name: string, bound: Bound | string, figures: PooledFigures): string {
   const { mean: all, p50, p95, firstP95, cachedShare, refused } = figures;
   const times = [all, p50, p95, firstP95].map((ms) => ms.toFixed(0).padStart(6)).join(' ');
   const told = `mean, p50, p95, first p95 ms: ${times}, cached ${cachedShare.toFixed(2)}`;

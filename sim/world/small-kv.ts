@@ -58,6 +58,15 @@ export interface Rush {
   readonly slower?: number;
 }
 
+export interface RushOptions {
+  readonly bound: Bound;
+  readonly seed: number;
+  /** Each turn draws one of them; 1 unless given. */
+  readonly routers?: number;
+  /** They tell each other nothing. */
+  readonly cut?: boolean;
+}
+
 /** The first two as the benchmark names them; `slowEngines` is `smallKv` where other programs take more than half of the cores. */
 export const RUSHES = {
   smallKv: { conversations: 45, perSecond: 1.6 },
@@ -80,10 +89,11 @@ export interface RushFigures {
 
 export function runRush(
   { conversations, perSecond, slower = 1 }: Rush,
-  { bound, seed }: { readonly bound: Bound; readonly seed: number },
+  { bound, seed, routers = 1, cut = false }: RushOptions,
 ): RushFigures {
   const world = new World({
-    ...{ seed, profile: engine(slower), replicas: 2, enginesPerAgent: 2 },
+    ...{ seed, profile: engine(slower), replicas: 2, enginesPerAgent: 2, routers },
+    ...(cut ? { siblings: null } : {}),
     router: { ...REGIONAL_DEFAULTS, ...boundSettings(bound) },
   });
   world.runUntilReady();
