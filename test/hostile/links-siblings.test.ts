@@ -41,6 +41,11 @@ function sendOf(no: number, changes: Record<string, unknown> = {}): SiblingSend 
 const sends = (said: Partial<SiblingSends>): Uint8Array =>
   encodeSiblingMessage({ kind: 'sends', opened: [], past: [], ...said });
 
+function poolsHeld(count: number, changes: Record<string, unknown> = {}): object[] {
+  const first = { tenant: '', priority: 0, returning: true, ageMs: 1, patienceMs: 1, ...changes };
+  return Array.from({ length: count }, (_, k) => ({ pool: k === 0 ? 'default' : `p${k}`, first }));
+}
+
 async function dial(): Promise<HostileLink> {
   const headers = { authorization: `Bearer ${SECRET}` };
   const socket = new WebSocket(`ws://127.0.0.1:${port}${SIBLING_PATH}`, { headers });
@@ -119,6 +124,9 @@ test.each([
   ['a number below 0', { past: [-1] }],
   ['2,000 sends at once', { opened: Array.from({ length: 2_000 }, (_, no) => sendOf(no)) }],
   ['nothing', { opened: null }],
+  ['who waits in more pools than there may be', { held: poolsHeld(300) }],
+  ['somebody who waits for no time', { held: poolsHeld(1, { ageMs: Number.NaN }) }],
+  ['somebody of no tenant', { held: poolsHeld(1, { tenant: null }) }],
 ])('sends of %s end the link, and those before weigh no more', async (_, said) => {
   await endsAs('bad_frame', async () => {
     const link = await linked();
@@ -134,6 +142,19 @@ test.each(msgpackBombs('sends'))('%s ends the link', async (_, bytes) => {
     link.throw(bytes);
     return link;
   });
+});
+
+test('whoever says that its own go first everywhere and for ever holds nobody up, and is forgotten', async () => {
+  const link = await linked();
+  const first = { priority: -1e9, ageMs: 1e15, patienceMs: 0 };
+  for (const tenant of ['', 'anybody', 'default']) {
+    link.throw(
+      packed({ kind: 'sends', opened: [], past: [], held: poolsHeld(9, { ...first, tenant }) }),
+    );
+  }
+  await region.settles();
+  link.end();
+  await undisturbed();
 });
 
 test('a frame beyond its bound ends the link unread', async () => {
