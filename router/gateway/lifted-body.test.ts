@@ -237,6 +237,19 @@ describe('a body in pieces', () => {
     expect(inSteps('chat', latin1)).toEqual(atOnce('chat', latin1));
   });
 
+  test('is read alike whatever byte stands wherever in a word', () => {
+    const around = ['x', 'é', '\u007f'];
+    for (let byte = 0; byte < 256; byte += 1) {
+      for (let shift = 0; shift < 4; shift += 1) {
+        for (const next of around) {
+          const bytes = Buffer.from(`${FIRST}${PLAIN}${'x'.repeat(shift)}${next}?${next}n${LAST}`);
+          bytes[bytes.lastIndexOf('?')] = byte;
+          expect(inSteps('chat', bytes)).toEqual(atOnce('chat', bytes));
+        }
+      }
+    }
+  });
+
   test('has the digests of its parts, also where a slice of one ends within a character', () => {
     for (const before of [16_300, 16_330, 32_700, 65_536]) {
       for (let shift = 0; shift < 64; shift += 1) {

@@ -123,6 +123,8 @@ export class BodyLift {
   readonly #announced: number;
   readonly #texts: LiftedText[] = [];
   #bytes: Buffer;
+  /** The same memory, four bytes each. */
+  #words: Int32Array;
   #filled = 0;
   /** All before is read. */
   #at = 0;
@@ -140,6 +142,7 @@ export class BodyLift {
     this.#mark = mark;
     this.#announced = announced ?? Number.POSITIVE_INFINITY;
     this.#bytes = Buffer.allocUnsafeSlow(Math.min(this.#announced, FIRST_ROOM_BYTES));
+    this.#words = wordsOf(this.#bytes);
   }
 
   get length(): number {
@@ -175,6 +178,7 @@ export class BodyLift {
     const grown = Buffer.allocUnsafeSlow(room);
     this.#bytes.copy(grown, 0, 0, this.#filled);
     this.#bytes = grown;
+    this.#words = wordsOf(grown);
   }
 
   #read(): void {
@@ -214,6 +218,8 @@ export class BodyLift {
     const end = this.#filled;
     let at = this.#at;
     for (; at < end; at += 1) {
+      if ((at & 3) === 0) at = this.#plainFrom(at);
+      if (at === end) break;
       const byte = bytes[at] as number;
       if (byte !== QUOTE && byte !== BACKSLASH && byte >= SPACE) continue;
       if (byte === QUOTE) {
@@ -232,6 +238,21 @@ export class BodyLift {
       at += this.#escape(at) - 1;
     }
     this.#at = at;
+  }
+
+  /** Behind the words from `at` on, four bytes each, in which a string neither ends nor has what is not plain. */
+  #plainFrom(at: number): number {
+    const words = this.#words;
+    const end = this.#filled >> 2;
+    let word = at >> 2;
+    for (; word < end; word += 1) {
+      const four = words[word] as number;
+      // A byte's highest bit is set where it borrows: below 0x20 or a quote (0x22 is 0x20 then), or a backslash.
+      const low = (four ^ 0x02020202) - 0x21212121;
+      const backslash = (four ^ 0x5c5c5c5c) - 0x01010101;
+      if (((low | backslash) & ~four & 0x80808080) !== 0) break;
+    }
+    return word << 2;
   }
 
   #isWhole(at: number): boolean {
@@ -276,6 +297,11 @@ export class BodyLift {
     pieces.push(this.#bytes.subarray(from, this.#filled));
     return Buffer.concat(pieces);
   }
+}
+
+/** Of a buffer that has its memory to itself; without the bytes behind its last whole word. */
+function wordsOf({ buffer, length }: Buffer): Int32Array {
+  return new Int32Array(buffer, 0, length >> 2);
 }
 
 /** `member`: a path, as it names a conversation. */
