@@ -17,6 +17,11 @@ import { buildProgram, softwareVersion } from './program.ts';
 
 const SPILLWAY = join(import.meta.dirname, 'spillway');
 const EXAMPLES = join(import.meta.dirname, '../docs/examples');
+const ROUTER_HEAP = [
+  '--no-memory-reducer',
+  '--heap-growing-percent=50',
+  '--external-memory-accounted-in-global-limit',
+];
 
 let folder = '';
 beforeAll(() => {
@@ -215,13 +220,18 @@ describe('the script', () => {
   });
 
   it.each([
-    ['agent', 8, []],
-    ['router', 32, ['--no-memory-reducer', '--heap-growing-percent=50']],
-    ['global', 32, ['--no-memory-reducer', '--heap-growing-percent=50']],
-  ])('lays out the heap of %s', (command, half, old) => {
+    ['agent', 24, 8, []],
+    ['router', 24, 16, ROUTER_HEAP],
+    ['global', 24, 16, ROUTER_HEAP],
+    ['router', 26, 16, ROUTER_HEAP.slice(0, -1)],
+    ['engine-sim', 24, 32, ROUTER_HEAP.slice(0, -1)],
+  ])('lays out the heap of %s, Node %i', (command, major, half, old) => {
     writeFileSync(join(folder, 'copy'), readFileSync(SPILLWAY));
     chmodSync(join(folder, 'copy'), 0o755);
-    script('node', 'if [ "$1" = --version ]; then echo v24.1.0; else printf "%s\\n" "$@"; fi');
+    script(
+      'node',
+      `if [ "$1" = --version ]; then echo v${major}.1.0; else printf "%s\\n" "$@"; fi`,
+    );
     const env = { PATH: `${folder}:/bin:/usr/bin` };
     const { stdout } = spillway([command], { program: join(folder, 'copy'), env });
     const young = [`--min-semi-space-size=${half}`, `--max-semi-space-size=${half}`];

@@ -19,8 +19,14 @@ import type { Handed, Taker } from './acceptor.ts';
 
 const ENTRY = join(import.meta.dirname, 'main.ts');
 /** Of Node: how a heap is laid out and collected, which goes for workers too. */
-const HEAP_FLAG =
-  /^--(?:m(?:in|ax)-semi-space-size|v8-pool-size|heap-growing-percent|no-memory-reducer)(?:=|$)/;
+const HEAP_FLAGS: ReadonlySet<string | undefined> = new Set([
+  '--min-semi-space-size',
+  '--max-semi-space-size',
+  '--v8-pool-size',
+  '--heap-growing-percent',
+  '--no-memory-reducer',
+  '--external-memory-accounted-in-global-limit',
+]);
 
 export interface WorkerEvents {
   readonly onMessage: (message: Exclude<FromWorker, { kind: 'answer' | 'failure' }>) => void;
@@ -76,7 +82,7 @@ export class WorkerProcess implements CrewProcess {
     this.#child = fork(ENTRY, [String(number)], {
       serialization: 'advanced',
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      execArgv: process.execArgv.filter((flag) => HEAP_FLAG.test(flag)),
+      execArgv: process.execArgv.filter((flag) => HEAP_FLAGS.has(flag.split('=', 1)[0])),
     });
     this.#child.on('message', (message) => this.#receive(message as FromWorker));
     this.#child.once('error', (error) => {
