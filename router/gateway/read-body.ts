@@ -202,7 +202,13 @@ class Gathering {
   }
 
   take(): Buffer | LiftedBody {
-    return this.lift?.end() ?? this.pieces.take();
+    if (this.lift !== null) return this.lift.end();
+    const pieces = this.pieces.drain();
+    const [only, ...more] = pieces;
+    if (only !== undefined && more.length === 0) return only;
+    const body = Buffer.concat(pieces);
+    for (const piece of pieces) this.giveBack(piece);
+    return body;
   }
 
   clear(): void {
@@ -218,12 +224,16 @@ class Gathering {
     this.move(this.lift, piece);
   }
 
-  /**
-   * Into the body that they make; their own memory is given back at once. It is outside of the heap, where little is let
-   * become garbage before all of the heap is collected.
-   */
   private move(lift: BodyLift, piece: Buffer): void {
     lift.add(piece);
+    this.giveBack(piece);
+  }
+
+  /**
+   * The memory of a piece that has been copied into its body, at once: it is outside of the heap, where little is let
+   * become garbage before all of the heap is collected.
+   */
+  private giveBack(piece: Buffer): void {
     const { buffer } = piece;
     if (this.owned && buffer instanceof ArrayBuffer && piece.length === buffer.byteLength) {
       buffer.transfer(0);
