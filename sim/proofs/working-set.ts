@@ -16,7 +16,7 @@ import { sum } from '../world/recorder.ts';
 import { measureOverrun } from '../world/working-set-overrun.ts';
 import { runWorkingSet, type Bound, type WorkingSetFigures } from '../world/working-set.ts';
 import type { Proof, ProofOptions, ProofOutcome, ProofRow } from './proof.ts';
-import { RUSH_SEEDS, rushes, SHARED_SEEDS, sharedRush } from './working-set-rush.ts';
+import { RUSH_SEEDS, rushes, SHARED, sharedRush } from './working-set-rush.ts';
 
 const TIE = 0.02;
 const WITHIN = 0.9;
@@ -57,9 +57,7 @@ export const WORKING_SET: Proof = {
     const rested = pauses(options, options.quick ? [1] : [1, 2, 3]);
     const rushed = rushes(options, RUSH_SEEDS.slice(0, options.quick ? 4 : 8));
     const shared = overruns(options, options.quick ? [1] : [1, 2, 3, 4, 5]);
-    const beside = sharedRush(options, {
-      seeds: options.quick ? SHARED_SEEDS / 2 : SHARED_SEEDS,
-    });
+    const beside = sharedRush(options, options.quick ? SHARED.quick : SHARED.full);
     const parts = [swept, rested, rushed, shared, beside];
     return {
       failures: parts.flatMap(({ failures }) => failures),
