@@ -221,9 +221,9 @@ describe('the script', () => {
 
   it.each([
     ['agent', 24, 8, []],
-    ['router', 24, 16, ROUTER_HEAP],
-    ['global', 24, 16, ROUTER_HEAP],
-    ['router', 26, 16, ROUTER_HEAP.slice(0, -1)],
+    ['router', 24, 32, ROUTER_HEAP],
+    ['global', 24, 32, ROUTER_HEAP],
+    ['router', 26, 32, ROUTER_HEAP.slice(0, -1)],
     ['engine-sim', 24, 32, ROUTER_HEAP.slice(0, -1)],
   ])('lays out the heap of %s, Node %i', (command, major, half, old) => {
     writeFileSync(join(folder, 'copy'), readFileSync(SPILLWAY));

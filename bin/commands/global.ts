@@ -4,7 +4,6 @@ import { Command } from 'commander';
 import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig, GlobalConfig } from '../../shared/config/schema.ts';
 import { ConfigState } from '../../shared/config/state.ts';
-import { putCollectorsBehind } from '../../shared/runtime/collector-priority.ts';
 import { loadWithText } from '../cli/configuration.ts';
 import { globalOptions, globalReloadable } from '../cli/global-options.ts';
 import {
@@ -92,7 +91,6 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const global = globalPart(config);
   const log = processLog(config.log);
   const state = new ConfigState();
-  putCollectorsBehind();
   const runtime = { ...processRuntime(log), configView: state.view };
   warnOfFewFiles(log, global.limits.openRequests);
   const { startGlobalRouter } = await import('../../router/global/start.ts');

@@ -7,7 +7,6 @@ import type { Overlay } from '../../shared/config/diagnostics.ts';
 import type { FleetConfig } from '../../shared/config/schema.ts';
 import { ConfigState } from '../../shared/config/state.ts';
 import { WORKERS_MAX } from '../../shared/model/worker-ports.ts';
-import { putCollectorsBehind } from '../../shared/runtime/collector-priority.ts';
 import { coresToUse } from '../../shared/runtime/cores.ts';
 import type { RoleRuntime } from '../../shared/runtime/role.ts';
 import { loadWithText } from '../cli/configuration.ts';
@@ -114,7 +113,6 @@ async function run(command: Command, flags: Flags): Promise<void> {
   const { config, text } = loadWithText(file, overlaysFor);
   const log = processLog(config.log);
   const state = new ConfigState();
-  putCollectorsBehind();
   const runtime = { ...processRuntime(log), configView: state.view };
   const router = await started(startRouter(config, runtime), '--listen, --links, --admin');
   const apply = (next: FleetConfig) => router.reload(routerReloadable(next));

@@ -20,7 +20,6 @@ import {
   type ToWorker,
   type WorkerStart,
 } from '../../router/regional/workers/messages.ts';
-import { putCollectorsBehind } from '../../shared/runtime/collector-priority.ts';
 import type { ConnectionSource } from '../../shared/runtime/handed-connections.ts';
 import { createLog } from '../../shared/runtime/log.ts';
 import { systemTimers } from '../../shared/runtime/timers.ts';
@@ -158,7 +157,6 @@ class Worker {
       systemTimers,
     );
     this.#journal = journal;
-    putCollectorsBehind();
     const router = await startRegionalRouter(options, processRuntime(log), {
       sources: {
         clients: this.#source('clients', clientsPort),
