@@ -14,7 +14,7 @@ const TAKES = 512;
 /** Slots that may wait; past them the first one is emptied at once. */
 const WAITING_MAX = 16;
 
-export interface SweptIndex {
+interface SweptIndex {
   readonly table: PrefixTable;
   readonly holders: PrefixHolders;
   readonly leaves: LeafTable;
