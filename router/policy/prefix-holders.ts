@@ -67,25 +67,44 @@ export class PrefixHolders {
 
   /** Whether there was room. */
   hold(row: number, slot: number): boolean {
+    if (this.#isAloneIn(row, slot, WISHED)) {
+      this.#flag(row, 0);
+      this.#countHope(slot, -1);
+      this.#countHeld(slot, 1);
+      return true;
+    }
     const before = this.#heldOf(row);
     if (this.sets.has(before, slot)) return true;
     const after = this.sets.add(before, slot);
     if (!this.sets.has(after, slot)) return false;
     this.unhope(row, slot);
     this.#set(row, after, this.#hopedOf(row));
-    this.#heldRows[slot] = this.rowsHeld(slot) + 1;
+    this.#countHeld(slot, 1);
     return true;
   }
 
   unhold(row: number, slot: number): void {
+    if (this.#isAloneIn(row, slot, 0)) {
+      this.#words()[row] = 0;
+      this.#countHeld(slot, -1);
+      return;
+    }
     const before = this.#heldOf(row);
     if (!this.sets.has(before, slot)) return;
     this.#set(row, this.sets.remove(before, slot), this.#hopedOf(row));
-    this.#heldRows[slot] = this.rowsHeld(slot) - 1;
+    this.#countHeld(slot, -1);
   }
 
   /** Whether there was room. What a target is said to hold needs no hope. */
   hope(row: number, slot: number): boolean {
+    if (this.isEmpty(row)) {
+      const word = this.sets.add(0, slot);
+      if (word === 0) return false;
+      this.#words()[row] = word;
+      this.#flag(row, WISHED);
+      this.#countHope(slot, 1);
+      return true;
+    }
     const held = this.#heldOf(row);
     const before = this.#hopedOf(row);
     if (this.sets.has(held, slot) || this.sets.has(before, slot)) return true;
@@ -105,9 +124,10 @@ export class PrefixHolders {
 
   /** A row goes: its holders have a chunk less here. */
   forget(row: number): void {
+    if (this.isEmpty(row)) return;
     const { flags } = this.#table;
     const held = this.#heldOf(row);
-    this.sets.forEach(held, (slot) => (this.#heldRows[slot] = this.rowsHeld(slot) - 1));
+    this.sets.forEach(held, (slot) => this.#countHeld(slot, -1));
     this.sets.release(held);
     this.#giveUp(this.#hopedOf(row));
     this.#words()[row] = 0;
@@ -152,6 +172,17 @@ export class PrefixHolders {
     });
   }
 
+  /** The target is all that a row names: as a holder, or with `WISHED` as a hope. */
+  #isAloneIn(row: number, slot: number, as: 0 | typeof WISHED): boolean {
+    const hopes = (this.#table.flags[row] as number) & HOPES;
+    return hopes === as && this.sets.isOnly(this.#words()[row] as number, slot);
+  }
+
+  #flag(row: number, hopes: 0 | typeof WISHED): void {
+    const { flags } = this.#table;
+    flags[row] = ((flags[row] as number) & ~HOPES) | hopes;
+  }
+
   #heldOf(row: number): number {
     const wished = ((this.#table.flags[row] as number) & WISHED) !== 0;
     return wished ? 0 : (this.#words()[row] as number);
@@ -179,6 +210,10 @@ export class PrefixHolders {
   #giveUp(hoped: number): void {
     this.sets.forEach(hoped, (slot) => this.#countHope(slot, -1));
     this.sets.release(hoped);
+  }
+
+  #countHeld(slot: number, more: 1 | -1): void {
+    this.#heldRows[slot] = this.rowsHeld(slot) + more;
   }
 
   #countHope(slot: number, more: 1 | -1): void {

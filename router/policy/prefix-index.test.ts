@@ -400,3 +400,27 @@ test('equals a naive model after any sequence of growth, leaf-first eviction and
     ),
   );
 });
+
+test('a chunk takes as little once as many go as come: what comes together lies together again', () => {
+  const index = new PrefixIndex(8 << 20);
+  const slot = index.addTarget();
+  const prompt = (k: number): PromptChain => chain([k, ...Array<number>(199).fill(0)]);
+  let seq = 0;
+  index.apply(slot, message({ seq }));
+  const deepestFirst = ({ hashes }: PromptChain): Uint32Array => {
+    const words: number[] = [];
+    for (let k = hashes.length - 2; k >= 0; k -= 2)
+      words.push(hashes[k] as number, hashes[k + 1] as number);
+    return Uint32Array.from(words);
+  };
+  const bytes: number[] = [];
+  for (let k = 0; k < 900; k += 1) {
+    index.hope(slot, prompt(k));
+    const evicted = k < 300 ? NOTHING : deepestFirst(prompt(k - 300));
+    index.apply(slot, message({ seq: (seq += 1), evicted, runs: [run(prompt(k))] }));
+    bytes.push(index.bytes / index.rows);
+  }
+  expect(index.rows).toBe(300 * 200);
+  expect(index.evictions).toBe(0);
+  expect(bytes.at(-1)).toBeLessThan((bytes[299] as number) * 1.05);
+});

@@ -272,13 +272,17 @@ export class PrefixIndex {
     return row;
   }
 
+  /** What hangs on a chunk goes before it, so that chunks which came together lie in rows one after the other here, too. */
   #evict(slot: number, words: HashWords): void {
+    let row = NO_ROW;
     for (let k = 0; k + 1 < words.length; k += 2) {
       const low = words[k] as number;
       const high = words[k + 1] as number;
-      const row = this.#table.find(low, high);
-      if (row >= 0) this.#take(slot, row);
-      this.#leaves.remove(slot, low, high);
+      const at = this.#table.findNear(low, high, row + 1);
+      if (at >= 0) row = at;
+      // No hash is a chunk's and an end's.
+      if (at >= 0 && this.#holders.names(at, slot)) this.#take(slot, at);
+      else this.#leaves.remove(slot, low, high);
     }
   }
 

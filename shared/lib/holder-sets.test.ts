@@ -43,6 +43,7 @@ test('each word names the members of a set of its own, whatever is added, remove
           expect(words[r] === 0).toBe(expected.length === 0);
         }
         expect(sets.has(words[row] as number, one)).toBe(own.has(one));
+        expect(sets.isOnly(words[row] as number, one)).toBe(own.has(one) && own.size === 1);
       }
       const united = new Uint32Array(4);
       for (const word of words) sets.unite(word, united);

@@ -47,6 +47,11 @@ export class HolderSets {
     return word < SET;
   }
 
+  /** The member is one that a word can name, and all that this one does. */
+  isOnly(word: number, member: number): boolean {
+    return word === member + 1 || (word >>> 16 === member + 1 && (word & 0xffff) === 0);
+  }
+
   /** Number of the word's bit set; -1 for a word that needs none. */
   placeOf(word: number): number {
     return word < SET ? -1 : word & 0x7fffffff;

@@ -5,7 +5,7 @@
 // how recent a row is, `row-order.ts`. At the budget the least recent row makes room. Rows name each other in three
 // bytes, so there are at most 16.7 million.
 //
-//   bytes of a row = 8 hash + 6 recency + 1 flags + 4 · columns + about 4.3 of its bucket
+//   bytes of a row = 8 hash + 6 recency + 1 flags + 4 · columns + about 5.5 of its bucket
 //
 // Storage is in arrays that are widened one by one before they are full: a million rows are never moved at one stroke,
 // which would hold an event loop for long.
@@ -18,6 +18,7 @@ import { widen } from './typed-arrays.ts';
 const START_ROWS = 1_024;
 const NONE = -1;
 const REF_BYTES = 3;
+const BUCKET_BYTES = 4;
 const ROW_BYTES = 9 + 2 * REF_BYTES;
 /** Of the budget, for what rounding up takes. */
 const SLACK_BYTES = 64;
@@ -270,6 +271,6 @@ export class PrefixTable {
 }
 
 function rowsWithin(bytes: number, columns: number): number {
-  const each = ROW_BYTES + 4 * columns + (REF_BYTES * 3) / 2;
+  const each = ROW_BYTES + 4 * columns + (BUCKET_BYTES * 4) / 3;
   return Math.min(ROW_REFS_MAX, Math.max(8, Math.floor((bytes - SLACK_BYTES) / each)));
 }

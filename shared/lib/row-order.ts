@@ -13,7 +13,9 @@ const FREE = -2;
 export class RowOrder {
   #newer: RowRefs;
   #older: RowRefs;
+  /** Rows that were given up, the first of them first to be had again: those that went one after the other come so. */
   #free = NONE;
+  #lastFree = NONE;
   /** Rows that have ever been used; those from here on have not been touched. */
   #mark = 0;
   #newest = NONE;
@@ -70,8 +72,10 @@ export class RowOrder {
   remove(row: number): void {
     this.#unlink(row);
     this.#older.set(row, FREE);
-    this.#newer.set(row, this.#free);
-    this.#free = row;
+    this.#newer.set(row, NONE);
+    if (this.#free === NONE) this.#free = row;
+    else this.#newer.set(this.#lastFree, row);
+    this.#lastFree = row;
     this.#size -= 1;
   }
 
