@@ -176,6 +176,7 @@ export class PrefixIndex {
   /** Expects that the target will hold this prompt: it has just been sent there. */
   hope(slot: number, chain: PromptChain): void {
     const { hashes } = chain;
+    this.#table.fetch(hashes);
     let row = NO_ROW;
     for (let k = hashes.length / 2 - 1; k >= 0; k -= 1) {
       row = this.#insertChunk(hashes, k, row);
@@ -274,6 +275,7 @@ export class PrefixIndex {
 
   /** What hangs on a chunk goes before it, so that chunks which came together lie in rows one after the other here, too. */
   #evict(slot: number, words: HashWords): void {
+    this.#table.fetch(words);
     let row = NO_ROW;
     for (let k = 0; k + 1 < words.length; k += 2) {
       const low = words[k] as number;

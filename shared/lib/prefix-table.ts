@@ -134,6 +134,11 @@ export class PrefixTable {
     return there ? near : this.#findElsewhere(hashes, k);
   }
 
+  /** These hashes are looked for next. */
+  fetch(hashes: Uint32Array): void {
+    this.#keys.fetch(hashes);
+  }
+
   /**
    * The row of a hash, made with zeroed columns where there was none; it becomes the most recent.
    * `near` as above.
